@@ -1,0 +1,192 @@
+"""Every setting, declared once: type, default, unit, bounds, meaning. Read once, frozen after.
+
+Units are in the names (`_s`, `_ms`, `_bytes`). config.toml is the same list for people; a test keeps the two equal.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from appliance.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+MIB = 1024 * 1024
+
+
+def _setting(default: Any, doc: str, *, low: float | None = None, high: float | None = None, one_of: tuple[str, ...] = ()) -> Any:
+    """Declare one setting; lists are given as tuples so that the whole stays frozen."""
+    return field(default=default, metadata={"doc": doc, "low": low, "high": high, "one_of": one_of})
+
+
+@dataclass(frozen=True)
+class Server:
+    host: str = _setting("127.0.0.1", "Address to listen on. Anything but loopback is reachable by your network.")
+    port: int = _setting(8080, "TCP port to listen on.", low=0, high=65535)
+    gateways: int = _setting(1, "Gateway processes that share the port. One carries about 5,000 small requests a second.", low=1, high=64)
+    request_timeout_s: float = _setting(60.0, "A request without an answer after this long ends with 504.", low=0.1, high=3600)
+    keepalive_timeout_s: float = _setting(75.0, "An idle client connection is closed after this long.", low=1, high=3600)
+    max_body_bytes: int = _setting(8 * MIB, "Largest request body; above it the answer is 413.", low=1024, high=1024 * MIB)
+    max_inputs: int = _setting(2048, "Most inputs in one request.", low=1, high=100_000)
+
+
+@dataclass(frozen=True)
+class Data:
+    dir: str = _setting("./data", "Models, queue and run-time files. Relative to the folder that the daemon starts in.")
+
+
+@dataclass(frozen=True)
+class Queue:
+    max_items: int = _setting(4096, "Items that wait in one lane (one model, one class); the next is refused with 429.", low=1, high=1_000_000)
+    max_memory_bytes: int = _setting(1024 * MIB, "Memory for all waiting items together.", low=16 * MIB, high=1024 * 1024 * MIB)
+    item_tokens: int = _setting(2048, "An input list is cut into items of about this many tokens.", low=16, high=1_000_000)
+    item_inputs: int = _setting(32, "Most inputs in one item.", low=1, high=1024)
+    ack_wait_s: float = _setting(8.0, "A held item whose worker stops renewing it goes back to the queue after this long.", low=1, high=300)
+    publish_timeout_s: float = _setting(1.0, "An item that the broker does not confirm within this long is sent again.", low=0.05, high=60)
+
+
+@dataclass(frozen=True)
+class Worker:
+    devices: tuple[str, ...] = _setting(
+        ("auto",), 'One worker per device: "auto" (every GPU, or the CPU where there is none), "cpu", "gpu0", "virtual0" (serves fake models only).'
+    )
+    batch_tokens: int = _setting(1024, "Padded tokens (longest x count) in one batch.", low=16, high=10_000_000)
+    batch_items: int = _setting(64, "Most inputs in one batch.", low=1, high=4096)
+    overhead_tokens: int = _setting(32, "What a batch costs before its first token, in tokens: the larger, the more padding pays.", low=0, high=1_000_000)
+    batches_ahead: int = _setting(2, "Batches' worth of items to hold beyond the running ones, tokenised and ready.", low=1, high=64)
+
+
+@dataclass(frozen=True)
+class Engine:
+    threads: int = _setting(0, "CPU threads for models; 0 means one per core.", low=0, high=1024)
+    load_timeout_s: float = _setting(300.0, "A model that is not loaded after this long counts as failed.", low=1, high=3600)
+    batch_timeout_s: float = _setting(120.0, "A batch that runs longer than this counts as hung; its engine is restarted.", low=1, high=3600)
+
+
+@dataclass(frozen=True)
+class Supervisor:
+    restart_min_s: float = _setting(0.1, "Wait before a dead process is started again, doubled at each failure in a row.", low=0.01, high=60)
+    restart_max_s: float = _setting(30.0, "Longest such wait.", low=0.1, high=3600)
+    start_timeout_s: float = _setting(60.0, "A process that is not up after this long counts as failed.", low=1, high=3600)
+    drain_timeout_s: float = _setting(30.0, "After SIGTERM or Ctrl-C, time to finish what is held.", low=0.1, high=3600)
+
+
+@dataclass(frozen=True)
+class Log:
+    level: str = _setting("info", "Least severe line that is written.", one_of=("debug", "info", "warning", "error"))
+    format: str = _setting("text", "text (key=value) or json, one object a line.", one_of=("text", "json"))
+    requests: bool = _setting(True, "Write one line at the end of each request (never its content).")
+
+
+@dataclass(frozen=True)
+class Config:
+    """The whole configuration; every part has its defaults."""
+
+    server: Server = field(default_factory=Server)
+    data: Data = field(default_factory=Data)
+    queue: Queue = field(default_factory=Queue)
+    worker: Worker = field(default_factory=Worker)
+    engine: Engine = field(default_factory=Engine)
+    supervisor: Supervisor = field(default_factory=Supervisor)
+    log: Log = field(default_factory=Log)
+
+    @property
+    def data_dir(self) -> Path:
+        return Path(self.data.dir)
+
+    @property
+    def models_dir(self) -> Path:
+        return self.data_dir / "models"
+
+    @property
+    def run_dir(self) -> Path:
+        return self.data_dir / "run"
+
+    @property
+    def queue_dir(self) -> Path:
+        return self.data_dir / "queue"
+
+
+def load(path: Path | None) -> Config:
+    """Read `path` (TOML); None gives the defaults. Raises ConfigError naming the file and the key."""
+    if path is None:
+        return Config()
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as exc:
+        raise ConfigError(f"{path} cannot be read: {exc.strerror}.") from exc
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"{path} is not valid TOML: {exc}.") from exc
+    return from_table(table, str(path))
+
+
+def from_table(table: dict[str, Any], origin: str) -> Config:
+    """Check a parsed table against the declarations; `origin` names it in errors."""
+    sections = {f.name: f.default_factory for f in dataclasses.fields(Config)}
+    parts: dict[str, Any] = {}
+    for name, body in table.items():
+        if name not in sections:
+            raise ConfigError(f"{origin}: [{name}] is not a section. Sections are: {', '.join(sections)}.", param=name)
+        if not isinstance(body, dict):
+            raise ConfigError(f"{origin}: {name} must be a section, written [{name}], not {_kind(body)}.", param=name)
+        parts[name] = _section(type(sections[name]()), name, body, origin)  # type: ignore[operator, misc]
+    return Config(**parts)
+
+
+def _section(cls: type, name: str, body: dict[str, Any], origin: str) -> Any:
+    """Build one section's dataclass from its table."""
+    known = {f.name: f for f in dataclasses.fields(cls)}
+    hints = get_type_hints(cls)
+    values: dict[str, Any] = {}
+    for key, value in body.items():
+        where = f"{origin}: {name}.{key}"
+        if key not in known:
+            raise ConfigError(f"{where} is not a setting. [{name}] has: {', '.join(known)}.", param=f"{name}.{key}")
+        try:
+            values[key] = _checked(value, hints[key], known[key].metadata)
+        except ValueError as exc:
+            raise ConfigError(f"{where}: {exc}.", param=f"{name}.{key}") from None
+    return cls(**values)
+
+
+def _checked(value: Any, kind: Any, meta: Any) -> Any:
+    """Return `value` as `kind` or raise ValueError saying what was expected."""
+    if kind == tuple[str, ...]:
+        if not isinstance(value, (list, tuple)) or not value or not all(isinstance(v, str) for v in value):
+            raise ValueError(f"expected a list of strings, found {_kind(value)}")
+        return tuple(value)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if type(value) is not kind:
+        raise ValueError(f"expected {_NAMES[kind]}, found {_kind(value)}")
+    if meta["one_of"] and value not in meta["one_of"]:
+        raise ValueError(f"expected one of {', '.join(meta['one_of'])}, found {value!r}")
+    low, high = meta["low"], meta["high"]
+    if (low is not None and not value >= low) or (high is not None and not value <= high):
+        raise ValueError(f"expected a number from {low} to {high}, found {value}")
+    return value
+
+
+_NAMES = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", list: "a list", dict: "a table"}
+
+
+def _kind(value: Any) -> str:
+    return f"{_NAMES.get(type(value), type(value).__name__)} ({value!r})"[:120]
+
+
+def to_table(config: Config) -> dict[str, Any]:
+    """The inverse of from_table, for handing the configuration to a child process."""
+    return dataclasses.asdict(config)
+
+
+def replaced(config: Config, *, host: str | None = None, port: int | None = None, data: str | None = None) -> Config:
+    """Lay command-line options over the file's values; None leaves a value alone."""
+    server = dataclasses.replace(config.server, **{k: v for k, v in (("host", host), ("port", port)) if v is not None})
+    return dataclasses.replace(config, server=server, data=Data(dir=data) if data is not None else config.data)

@@ -1,0 +1,201 @@
+"""The daemon: nats-server, gateways and workers, started top to bottom, drained bottom to top, kept alive between."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from appliance import __version__, log
+from appliance.config import Config
+from appliance.errors import ApplianceError, ConfigError, StartError
+from appliance.supervisor import gpus
+from appliance.supervisor.nats_server import NatsServer
+from appliance.supervisor.notify import Notifier
+from appliance.supervisor.process import Process
+from appliance.supervisor.restart import Backoff
+from appliance.supervisor.supervisor import Keeper, Supervisor
+from appliance.wire import heartbeat, launch, subjects
+from appliance.wire.heartbeat import DaemonBeat
+from appliance.wire.launch import Launch
+from appliance.workqueue.broker import Broker
+
+_log = log.Logger("daemon")
+
+
+class Daemon:
+    """Supervises; loads no model library. `on_ready` is called once, when the first model can answer."""
+
+    def __init__(self, config: Config, notifier: Notifier, on_ready: Callable[[str], None]) -> None:
+        self._config = config
+        self._notifier = notifier
+        self._on_ready = on_ready
+        self._supervisor = Supervisor()
+        self._backoff = Backoff(config.supervisor.restart_min_s, config.supervisor.restart_max_s)
+        self._listener: socket.socket | None = None
+        self._models: dict[str, dict[str, str]] = {}
+        self._announced = False
+        self._started_at = time.monotonic()
+
+    async def run(self) -> None:
+        """Run until SIGTERM or Ctrl-C. Raises ConfigError where the configuration's places cannot be used."""
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        devices = self._devices()
+        with locked(self._config.run_dir / "lock"):
+            self._listener = listen(self._config.server.host, self._config.server.port)
+            try:
+                await self._serve(devices, stop)
+            finally:
+                self._notifier.stopping()
+                self._listener.close()
+                await self._supervisor.stop(time.monotonic() + self._config.supervisor.drain_timeout_s)
+                _log.info("daemon", state="stopped")
+
+    def _devices(self) -> list[str]:
+        prepare(self._config)
+        count, why = gpus.count_gpus()
+        devices = gpus.resolve(self._config.worker.devices, count)
+        _log.info("daemon", version=__version__, devices=",".join(devices), **({} if count else {"no_gpu": why}))
+        return devices
+
+    async def _serve(self, devices: list[str], stop: asyncio.Event) -> None:
+        nats = NatsServer.plan(self._config.queue, self._config.queue_dir, self._config.run_dir)
+        if not await self._supervisor.start(self._keeper(nats.process)):
+            raise StartError(f"nats-server did not start; its own words are in {nats.log_path}.")
+        broker = Broker(nats.login("daemon"), "daemon")
+        await broker.start()
+        await broker.ensure_live(self._config.queue)
+        # Workers before gateways, so that gateways stop first: what they still hold needs workers to be answered.
+        keepers = [self._keeper(partial(self._worker, device, nats)) for device in devices]
+        keepers += [self._keeper(partial(self._gateway, n, nats)) for n in range(self._config.server.gateways)]
+        await asyncio.gather(*map(self._supervisor.start, keepers))
+        host, port = self.address
+        self._notifier.ready(f"Listening on {host}:{port}")
+        _log.info("daemon", state="listening", host=host, port=port)
+        beats = asyncio.create_task(self._beat(broker))
+        await stop.wait()
+        _log.info("daemon", state="draining")
+        beats.cancel()
+        await broker.stop()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port as bound (port 0 means: any, so ask here)."""
+        assert self._listener is not None
+        name = self._listener.getsockname()
+        return str(name[0]), int(name[1])
+
+    def _keeper(self, make: Callable[[], Process]) -> Keeper:
+        return Keeper(make, self._backoff, self._config.supervisor.start_timeout_s)
+
+    def _gateway(self, number: int, nats: NatsServer) -> Process:
+        assert self._listener is not None
+        fd = self._listener.fileno()
+        order = Launch(f"gateway{number}", self._config, nats.login("gateway"), listener_fd=fd)
+        return Process(order.process_id, _argv("gateway"), first_line=launch.pack(order), pass_fds=[fd])
+
+    def _worker(self, device: str, nats: NatsServer) -> Process:
+        order = Launch(device, self._config, nats.login("worker"), device=device)
+        return Process(
+            f"worker {device}",
+            _argv("worker"),
+            first_line=launch.pack(order),
+            on_report=lambda report: self._take_report(device, report),
+        )
+
+    def _take_report(self, device: str, report: dict[str, Any]) -> None:
+        """A worker says what its models are up to; the first one ready makes the appliance useful."""
+        self._models[device] = report.get("models", self._models.get(device, {}))
+        ready = sorted({name for models in self._models.values() for name, state in models.items() if state == "ready"})
+        self._notifier.status(f"Ready: {', '.join(ready)}" if ready else "Loading models")
+        if ready and not self._announced:
+            self._announced = True
+            self._on_ready(ready[0])
+
+    async def _beat(self, broker: Broker) -> None:
+        """Tell what the processes are up to, and systemd's watchdog that this loop turns."""
+        while True:
+            beat = DaemonBeat(__version__, os.getpid(), time.monotonic() - self._started_at, self._supervisor.statuses())
+            try:
+                await broker.publish(subjects.heartbeat_subject("daemon"), heartbeat.pack(beat))
+            except ApplianceError:
+                pass  # the broker is being restarted, by us
+            self._notifier.ping()
+            await asyncio.sleep(heartbeat.INTERVAL_S)
+
+
+def _argv(part: str) -> list[str]:
+    return [sys.executable, "-m", f"appliance.{part}.main"]
+
+
+def prepare(config: Config) -> None:
+    """Make the data folders, private to us. Raises ConfigError where that cannot be done."""
+    for folder in (config.data_dir, config.models_dir, config.queue_dir, config.run_dir):
+        try:
+            folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+        except OSError as exc:
+            raise ConfigError(
+                f"The data folder {folder} cannot be made: {exc.strerror}. Change data.dir, or its permissions."
+            ) from exc
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise ConfigError(f"The data folder {folder} is not writable. Change data.dir, or its owner.")
+
+
+class locked:  # noqa: N801 - reads as a phrase: with locked(path)
+    """Hold a file lock; the kernel drops it with the process, so a crash leaves nothing stale behind."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd = -1
+
+    def __enter__(self) -> None:
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.read(self._fd, 32).decode(errors="replace").strip()
+            os.close(self._fd)
+            raise ConfigError(
+                f"Another daemon (pid {holder or 'unknown'}) uses {self._path.parent.parent}. Stop it, or give this one its own --data."
+            ) from None
+        os.ftruncate(self._fd, 0)
+        os.write(self._fd, f"{os.getpid()}\n".encode())
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Bind the HTTP port. The daemon holds it, so that a gateway's restart refuses nobody. Raises ConfigError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except (OSError, OverflowError) as exc:
+        sock.close()
+        raise ConfigError(_bind_problem(host, port, exc)) from exc
+    sock.listen(1024)
+    return sock
+
+
+def _bind_problem(host: str, port: int, exc: Exception) -> str:
+    number = getattr(exc, "errno", None)
+    if number == errno.EADDRINUSE:
+        return f"Port {port} on {host} is in use by another program. Stop that one (ss -ltnp names it), or choose another --port."
+    if number == errno.EACCES:
+        return f"Port {port} needs more rights than this user has. Choose a --port above 1023."
+    if number == errno.EADDRNOTAVAIL or isinstance(exc, socket.gaierror):
+        return f"{host} is not an address of this machine. Change server.host."
+    return f"Cannot listen on {host}:{port}: {exc}."

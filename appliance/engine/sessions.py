@@ -1,0 +1,98 @@
+"""Models loaded in this process, each with its operations, golden-checked when loaded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from appliance.errors import ModelError
+from appliance.models import golden
+from appliance.models.manifest import Model, read_manifest
+from appliance.models.tokenizer import Tokenizer
+from appliance.operations import base as operations
+from appliance.operations.base import Operation, Options, Outcome
+from appliance.operations.embed import Embed
+from appliance.runtimes import base as runtimes
+from appliance.runtimes.base import Ints, Runtime, Session, SessionSpec
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model in memory. `memory_bytes` is what this process grew by, measured."""
+
+    model: Model
+    session: Session
+    operations: dict[str, Operation]
+    load_s: float
+    memory_bytes: int
+
+
+class Sessions:
+    """The sessions of one engine. Loads replace; nothing is evicted here, that is the worker's decision."""
+
+    def __init__(self, runtime: Runtime, device: str, threads: int) -> None:
+        self._runtime = runtime
+        self._device = device
+        self._threads = threads
+        self._loaded: dict[str, Loaded] = {}
+
+    def load(self, folder: Path) -> Loaded:
+        """Load a model folder and check its golden answers. Raises ModelError with the reason."""
+        model = read_manifest(folder)
+        process, start = psutil.Process(), time.perf_counter()
+        before = process.memory_info().rss
+        try:
+            session = self._runtime.load(SessionSpec(model.folder, self._device, self._threads, _settings(model)))
+        except (RuntimeError, OSError, MemoryError) as exc:
+            raise ModelError(f"{model.name} cannot be loaded: {exc}") from exc
+        made = {name: operations.create(name, _operation_settings(model, name)) for name in model.operations}
+        _check_golden(model, session, made)
+        grown = max(0, process.memory_info().rss - before)
+        memory_bytes = model.fake.memory_bytes if model.fake else grown
+        loaded = Loaded(model, session, made, time.perf_counter() - start, memory_bytes)
+        self._loaded[model.name] = loaded
+        return loaded
+
+    def run(self, model_id: str, operation: str, lengths: Sequence[int], ids: Ints, options: Options) -> Outcome:
+        """Run one batch. Raises KeyError for a model that is not loaded, RuntimeError when the pass fails."""
+        loaded = self._loaded[model_id]
+        return loaded.operations[operation].run(loaded.session, lengths, ids, options)
+
+
+def _settings(model: Model) -> dict[str, object]:
+    """The fake runtime's script; other runtimes need none."""
+    if model.fake is None or model.embed is None:
+        return {}
+    marker = model.fake.fail_marker
+    fail_id = Tokenizer.load(model).encode([marker])[0][1] if marker else -1  # [0] is the special token before it
+    return {**asdict(model.fake), "fail_id": fail_id, "dimensions": model.embed.dimensions}
+
+
+def _operation_settings(model: Model, operation: str) -> dict[str, object]:
+    if operation == "embed" and model.embed is not None:
+        return {"pooling": model.embed.pooling, "normalize": model.embed.normalize}
+    raise ModelError(f"{model.name}: the operation {operation} has no settings in model.toml.")
+
+
+def _check_golden(model: Model, session: Session, made: dict[str, Operation]) -> None:
+    """Compare with golden.json, where the model has one: what it answers now is what it answered at import."""
+    embed = made.get("embed")
+    if not (model.folder / golden.GOLDEN_FILE).exists() or not isinstance(embed, Embed):
+        return
+
+    def run(inputs: list[list[int]]) -> list[list[float]]:
+        flat = np.fromiter((i for ids in inputs for i in ids), dtype=np.int32)
+        vectors: list[list[float]] = embed.vectors(session, [len(ids) for ids in inputs], flat).tolist()
+        return vectors
+
+    golden.check(golden.read_golden(model.folder), run)
+
+
+def check_golden(model: Model) -> None:
+    """Load a model folder on the CPU in this process and compare it with its golden.json. Raises ModelError."""
+    Sessions(runtimes.create(model.runtime), "cpu", 0).load(model.folder)

@@ -1,0 +1,1 @@
+"""HTTP in, work items out, and back. The request exists here only."""

@@ -1,0 +1,48 @@
+"""A request's body: bytes to a JSON object, with every way to get it wrong answered by a sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from aiohttp import hdrs, web
+
+from appliance.errors import BadRequest, UnsupportedMedia
+
+Fields = dict[str, Any]
+
+
+async def read_json(request: web.Request) -> Fields:
+    """Return the JSON object in the body. Raises UnsupportedMedia, BadRequest; aiohttp raises on an oversized one.
+
+    The content type must say JSON, since a browser sends any other one across sites without asking first.
+    """
+    kind = request.content_type
+    if hdrs.CONTENT_TYPE not in request.headers or not (kind == "application/json" or kind.endswith("+json")):
+        found = f'"{kind}"' if hdrs.CONTENT_TYPE in request.headers else "none"
+        raise UnsupportedMedia(f"Expected the header Content-Type: application/json, found {found}.")
+    if request.headers.get(hdrs.CONTENT_ENCODING, "identity") != "identity":
+        raise UnsupportedMedia("Compressed request bodies are not accepted. Send the body without Content-Encoding.")
+    try:
+        fields = orjson.loads(await request.read())
+    except orjson.JSONDecodeError as exc:
+        raise BadRequest(f"The body is not valid JSON in UTF-8: {exc}.") from None
+    if not isinstance(fields, dict):
+        raise BadRequest(f"The body must be a JSON object, not {kind_of(fields)}.")
+    return fields
+
+
+def kind_of(value: Any) -> str:
+    """Name a JSON value's type as its sender would."""
+    return _KINDS.get(type(value), type(value).__name__)
+
+
+_KINDS = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "an array",
+    dict: "an object",
+}

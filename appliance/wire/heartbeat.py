@@ -1,0 +1,60 @@
+"""What processes tell about themselves once a second: the raw material of /health, /metrics and status."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import msgpack
+
+INTERVAL_S = 1.0
+STALE_AFTER_S = 3.5
+"""A process not heard of for this long is not counted on."""
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """A model as one worker sees it: cold, loading, ready or failed (then with a reason)."""
+
+    state: str
+    reason: str = ""
+    load_s: float = 0.0
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class WorkerBeat:
+    """One worker's state and its counters since it started."""
+
+    worker_id: str
+    device: str
+    pid: int
+    state: str
+    reason: str
+    models: dict[str, ModelState]
+    engines: dict[str, dict[str, Any]]
+    held_items: int
+    counters: dict[str, float]
+
+
+@dataclass(frozen=True)
+class DaemonBeat:
+    """The supervisor's view: every child process with its state, restarts and last failure."""
+
+    version: str
+    pid: int
+    uptime_s: float
+    processes: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def pack(beat: WorkerBeat | DaemonBeat) -> bytes:
+    packed: bytes = msgpack.packb({"kind": type(beat).__name__, **asdict(beat)})
+    return packed
+
+
+def unpack(data: bytes) -> WorkerBeat | DaemonBeat:
+    fields = msgpack.unpackb(data)
+    if fields.pop("kind") == "DaemonBeat":
+        return DaemonBeat(**fields)
+    fields["models"] = {name: ModelState(**state) for name, state in fields["models"].items()}
+    return WorkerBeat(**fields)

@@ -1,0 +1,112 @@
+"""Work items and their results: what the queue carries, and its codec (msgpack, positional, versioned).
+
+Positional arrays, because an item is coded twice a request: version first, new fields only at the end,
+unknown ones ignored, so that N and N+1 understand each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+from appliance.errors import BY_CODE, ApplianceError, Internal
+
+VERSION = 1
+
+Options = tuple[tuple[str, Any], ...]
+"""Options that change the batch, as sorted pairs, so that they can be part of a batch's key."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkItem:
+    """The queued unit: a chunk of one request's inputs for one model and operation.
+
+    `inputs` are texts or token ids (no special tokens needed); `remaining_ms` is the time left until the
+    caller gives up, counted from the moment of publishing, since clocks of boxes differ.
+    """
+
+    item_id: str
+    gateway_id: str
+    model_id: str
+    operation: str
+    options: Options
+    lora: str
+    inputs: list[str | list[int]]
+    truncate: bool
+    remaining_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkResult:
+    """One item's answer: per input its output (the operation's own bytes) and its token count, or an error.
+
+    `content_hash` is the model's, so that no answer can come from another model than the one asked.
+    `failed_input` is the index in the item's inputs that an error is about, or -1.
+    """
+
+    item_id: str
+    content_hash: str
+    outputs: list[bytes]
+    tokens: list[int]
+    truncated: list[int]
+    error_code: str = ""
+    error_message: str = ""
+    failed_input: int = -1
+
+    def error(self) -> ApplianceError | None:
+        """Return the error as an exception of our tree, or None for a success."""
+        if not self.error_code:
+            return None
+        return BY_CODE.get(self.error_code, Internal)(self.error_message)
+
+
+def failure(item_id: str, error: ApplianceError, failed_input: int = -1) -> WorkResult:
+    """The result that says that an item failed."""
+    return WorkResult(item_id, "", [], [], [], error.code, error.message, failed_input)
+
+
+def pack_item(item: WorkItem) -> bytes:
+    packed: bytes = msgpack.packb(
+        (
+            VERSION,
+            item.item_id,
+            item.gateway_id,
+            item.model_id,
+            item.operation,
+            item.options,
+            item.lora,
+            item.inputs,
+            item.truncate,
+            item.remaining_ms,
+        )
+    )
+    return packed
+
+
+def unpack_item(data: bytes) -> WorkItem:
+    """Raises ValueError where `data` is no item of a version that we know."""
+    fields = msgpack.unpackb(data, use_list=True)
+    if not isinstance(fields, list) or len(fields) < 10:
+        raise ValueError("not a work item")
+    options = tuple((key, value) for key, value in fields[5])
+    return WorkItem(*fields[1:5], options, *fields[6:10])
+
+
+def pack_results(results: list[WorkResult]) -> bytes:
+    packed: bytes = msgpack.packb(
+        (
+            VERSION,
+            [
+                (r.item_id, r.content_hash, r.outputs, r.tokens, r.truncated, r.error_code, r.error_message, r.failed_input)
+                for r in results
+            ],
+        )
+    )
+    return packed
+
+
+def unpack_results(data: bytes) -> list[WorkResult]:
+    fields = msgpack.unpackb(data, use_list=True)
+    return [WorkResult(*row[:8]) for row in fields[1]]

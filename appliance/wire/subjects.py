@@ -1,0 +1,42 @@
+"""Names on the broker. One place, since gateway, worker and broker permissions must agree on them."""
+
+from __future__ import annotations
+
+LIVE = "LIVE"
+INTERACTIVE = "interactive"
+
+HEARTBEATS = "hb.>"
+REPLIES = "r.>"
+
+
+def _token(name: str) -> str:
+    """Make a model id one subject token: every byte but letters, digits and `_-` becomes `=XX`.
+
+    NATS forbids dots, wildcards and white space in a token and slashes in a consumer's name.
+    """
+    return "".join(
+        chr(b) if chr(b).isalnum() and b < 128 or b in b"_-" else f"={b:02X}" for b in name.lower().encode()
+    )
+
+
+def lane(model_id: str, klass: str = INTERACTIVE) -> str:
+    """Return the lane's name, also its durable consumer's: `<class>-<model>`."""
+    return f"{klass}-{_token(model_id)}"
+
+
+def lane_subject(lane_name: str, stream: str = LIVE) -> str:
+    return f"{stream}.{lane_name}"
+
+
+def reply_subject(gateway_id: str) -> str:
+    """Where a gateway takes confirmed replies."""
+    return f"r.{gateway_id}"
+
+
+def heartbeat_subject(process_id: str) -> str:
+    return f"hb.{process_id}"
+
+
+def pull_subject(lane_name: str, stream: str = LIVE) -> str:
+    """JetStream's API for pulling from a durable consumer."""
+    return f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{lane_name}"

@@ -1,0 +1,157 @@
+"""The worker's heart: what waits, what runs, what is answered. Batches are chosen by worker/batcher.py."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from appliance import log
+from appliance.errors import ApplianceError, EngineFailed, Unavailable
+from appliance.wire.frames import BatchDone
+from appliance.wire.items import failure
+from appliance.worker import batcher
+from appliance.worker.batcher import Batch, Limits
+from appliance.worker.engine_port import EnginePort
+from appliance.worker.job import Job, Key, Piece
+from appliance.worker.residency import Residency, State
+from appliance.workqueue.consumer import Delivery
+from appliance.workqueue.replies import Answered
+
+_log = log.Logger("dispatcher")
+
+
+class Dispatcher:
+    """Single-threaded: every method runs on the loop, so no state has two writers.
+
+    `answer` takes the finished results of a batch; it sends them and acks.
+    """
+
+    def __init__(self, residency: Residency, limits: Limits, answer: Callable[[list[Answered]], None]) -> None:
+        self.held_pieces = 0
+        self.held_tokens = 0
+        self.counters = dict.fromkeys(
+            ("batches", "inputs", "real_tokens", "padded_tokens", "run_s", "failed_batches", "answered", "errors"), 0.0
+        )
+        self._residency = residency
+        self._limits = limits
+        self._answer = answer
+        self._waiting: dict[Key, list[Piece]] = {}
+        self._again: deque[Batch] = deque()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.held_pieces
+
+    def add(self, job: Job, pieces: list[Piece]) -> None:
+        """Let a job's pieces wait for a batch. A job without inputs is answered at once."""
+        self.held_pieces += len(pieces)
+        self.held_tokens += sum(job.tokens)
+        self._waiting.setdefault(job.key, []).extend(pieces)
+
+    def refuse(self, delivery: Delivery, index: int, error: ApplianceError) -> None:
+        """Answer a delivery with an error about its input `index` (-1: the whole)."""
+        self.counters["errors"] += 1
+        self._answer([(delivery, failure(delivery.item.item_id, error, index))])
+
+    def pump(self) -> None:
+        """Give every engine with room its next batch."""
+        self._drop_unservable()
+        while self._again:
+            engine = self._free_engine(self._again[0].key)
+            if engine is None:
+                break
+            self._run(engine, self._again.popleft())
+        while (batch := self._choose()) is not None:
+            engine = self._free_engine(batch.key)
+            assert engine is not None
+            self._take(batch)
+            self._run(engine, batch)
+
+    def _choose(self) -> Batch | None:
+        """Return the next batch among the keys whose engine has room for one."""
+        free = {key: pieces for key, pieces in self._waiting.items() if self._free_engine(key) is not None}
+        return batcher.next_batch(free, self._limits) if free else None
+
+    def _free_engine(self, key: Key) -> EnginePort | None:
+        engine = self._residency.engine_for(key.model_id)
+        return engine if engine is not None and engine.running < engine.streams else None
+
+    def _take(self, batch: Batch) -> None:
+        """Move a batch's pieces from waiting to running."""
+        left = batcher.without(self._waiting[batch.key], batch)
+        if left:
+            self._waiting[batch.key] = left
+        else:
+            del self._waiting[batch.key]
+
+    def _run(self, engine: EnginePort, batch: Batch) -> None:
+        engine.run(batch).add_done_callback(lambda answer: self._on_batch(batch, answer))
+
+    def _on_batch(self, batch: Batch, answer: asyncio.Future[BatchDone]) -> None:
+        """Take a batch's outcome: feed the engine first, then answer."""
+        error = answer.exception()
+        if error is not None:
+            self._on_failed(batch, error)
+            self.pump()
+            return
+        self.pump()
+        self._finish(batch, answer.result())
+
+    def _finish(self, batch: Batch, done: BatchDone) -> None:
+        self._count(batch, done)
+        answered: list[Answered] = []
+        for position, (piece, output) in enumerate(zip(batch.pieces, done.outputs, strict=True)):
+            wrong = done.errors.get(position)
+            if wrong is None:
+                result = piece.job.take(piece.index, output)
+            else:
+                result = piece.job.fail(piece.index, _error(*wrong))
+            if result is not None:
+                answered.append((piece.job.delivery, result))
+        self._release(batch.pieces)
+        self.counters["answered"] += len(answered)
+        if answered:
+            self._answer(answered)
+
+    def _count(self, batch: Batch, done: BatchDone) -> None:
+        counters = self.counters
+        counters["batches"] += 1
+        counters["inputs"] += len(batch.pieces)
+        counters["real_tokens"] += batch.real_tokens
+        counters["padded_tokens"] += batch.padded_tokens
+        counters["run_s"] += done.run_s
+
+    def _on_failed(self, batch: Batch, error: BaseException) -> None:
+        """Run a failed batch again by parts; answer for the pieces found guilty."""
+        self.counters["failed_batches"] += 1
+        again, guilty = batcher.after_failure(batch)
+        self._again.extend(again)
+        for piece in guilty:
+            result = piece.job.fail(piece.index, EngineFailed(f"The model failed on this input: {error}"))
+            if result is not None:
+                self.counters["errors"] += 1
+                self._answer([(piece.job.delivery, result)])
+        self._release(guilty)
+
+    def _drop_unservable(self) -> None:
+        """Answer what waits for a model that failed to load: nobody should wait for a deadline to hear it."""
+        for key in [key for key in self._waiting if self._residency.state_of(key.model_id) is State.FAILED]:
+            resident = self._residency.residents.get(key.model_id)
+            reason = resident.reason if resident else "it was removed"
+            pieces = self._waiting.pop(key)
+            for piece in pieces:
+                result = piece.job.fail(-1, Unavailable(f"The model {key.model_id} cannot be used: {reason}"))
+                if result is not None:
+                    self._answer([(piece.job.delivery, result)])
+            self._release(pieces)
+
+    def _release(self, pieces: list[Piece]) -> None:
+        self.held_pieces -= len(pieces)
+        self.held_tokens -= sum(piece.length for piece in pieces)
+
+
+def _error(code: str, message: str) -> ApplianceError:
+    error = EngineFailed(message)
+    error.code = code
+    return error

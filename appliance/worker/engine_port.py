@@ -1,0 +1,176 @@
+"""One engine process as its worker sees it: frames out, answers in as futures, every death noticed at once."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from array import array
+from pathlib import Path
+from typing import Any, cast
+
+from appliance import log
+from appliance.config import Config
+from appliance.errors import EngineFailed
+from appliance.supervisor.process import Process
+from appliance.wire import frames
+from appliance.wire.frames import BatchDone, BatchFailed, Frame, LoadModel, ModelLoaded, RunBatch, StartEngine
+from appliance.worker.batcher import Batch
+
+_log = log.Logger("engine")
+
+
+class EngineDied(EngineFailed):
+    """The engine process ended while it held this batch; `message` says how."""
+
+
+class EnginePort(asyncio.Protocol):
+    """Lives as long as its process. `running` is how many batches are in it; the caller keeps it at `streams`."""
+
+    def __init__(self, runtime: str, device: str, config: Config) -> None:
+        self.runtime = runtime
+        self.streams, self._threads = _streams(device, config.engine.threads)
+        self.running = 0
+        self.pid = 0
+        self.died: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._config = config
+        self._device = device
+        self._process: Process | None = None
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+        self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._loads: dict[str, asyncio.Future[ModelLoaded]] = {}
+        self._batches: dict[int, asyncio.Future[BatchDone]] = {}
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._last_id = 0
+
+    async def start(self) -> None:
+        """Start the process; returns once its libraries are loaded. Raises EngineDied."""
+        ours, theirs = socket.socketpair()
+        argv = [sys.executable, "-m", "appliance.engine.main", "--frames-fd", str(theirs.fileno())]
+        process = self._process = Process(f"engine {self.runtime}", argv, pass_fds=[theirs.fileno()])
+        try:
+            process.start()
+        finally:
+            theirs.close()
+        self.pid = process.pid
+        await asyncio.get_running_loop().create_connection(lambda: self, sock=ours)
+        settings = self._config.log
+        self._write(
+            StartEngine(self.runtime, self._device, self._threads, self.streams, settings.level, settings.format == "json")
+        )
+        await asyncio.wait_for(self._started, self._config.supervisor.start_timeout_s)
+
+    async def load(self, model_id: str, folder: Path) -> ModelLoaded:
+        """Load a model. Raises EngineDied when the process ends or takes too long over it."""
+        answer = self._loads[model_id] = asyncio.get_running_loop().create_future()
+        self._write(LoadModel(model_id, str(folder.resolve())))
+        try:
+            return await asyncio.wait_for(answer, self._config.engine.load_timeout_s)
+        except asyncio.TimeoutError:
+            self.kill(f"loading {model_id} took over {self._config.engine.load_timeout_s:g} s")
+            raise EngineDied(f"Loading took over {self._config.engine.load_timeout_s:g} s.") from None
+
+    def run(self, batch: Batch) -> asyncio.Future[BatchDone]:
+        """Send a batch. The future raises EngineDied, or EngineFailed when the pass failed and the engine lives."""
+        self._last_id += 1
+        key, flat = batch.key, array("i")
+        for piece in batch.pieces:
+            flat.extend(piece.ids)
+        loop = asyncio.get_running_loop()
+        answer = self._batches[self._last_id] = loop.create_future()
+        self.running += 1
+        lengths = [len(piece.ids) for piece in batch.pieces]
+        self._write(
+            RunBatch(self._last_id, key.model_id, key.operation, key.options, key.lora, lengths, flat.tobytes())
+        )
+        limit_s = self._config.engine.batch_timeout_s
+        self._timers[self._last_id] = loop.call_later(limit_s, self.kill, f"a batch ran over {limit_s:g} s")
+        return answer
+
+    def kill(self, why: str) -> None:
+        """End the process; everything in it fails as EngineDied."""
+        if self._process is not None and not self._process.exited.is_set():
+            _log.warning("engine", runtime=self.runtime, pid=self.pid, state="killed", why=why)
+            self._process.reason = why
+            self._process.kill()
+
+    async def stop(self) -> None:
+        """Close the socket, at which the engine ends by itself; kill it if it does not."""
+        if self._process is None:
+            return
+        if self._transport is not None:
+            self._transport.close()
+        try:
+            await asyncio.wait_for(self._process.exited.wait(), 1.0)
+        except asyncio.TimeoutError:
+            self._process.kill()
+            await self._process.exited.wait()
+
+    def _write(self, frame: Frame) -> None:
+        assert self._transport is not None
+        self._transport.write(frames.pack(frame))
+
+    # -- asyncio.Protocol -------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its bases
+
+    def data_received(self, data: bytes) -> None:
+        buffer = self._buffer
+        buffer += data
+        start = 0
+        while len(buffer) - start >= frames.HEADER_BYTES:
+            begin = start + frames.HEADER_BYTES
+            end = begin + frames.length(buffer[start:begin])
+            if len(buffer) < end:
+                break
+            self._take(frames.unpack(bytes(buffer[begin:end])))
+            start = end
+        del buffer[:start]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        asyncio.ensure_future(self._bury())  # noqa: RUF006 - ends with the process, which the port outlives
+
+    async def _bury(self) -> None:
+        """Wait for the process's end, for its reason, then fail everything that was in it."""
+        assert self._process is not None
+        self._process.kill()
+        await self._process.exited.wait()
+        reason = self._process.reason or "closed its socket"
+        error = EngineDied(f"The engine process ended: {reason}.")
+        for timer in self._timers.values():
+            timer.cancel()
+        futures: list[asyncio.Future[Any]] = [self._started, *self._loads.values(), *self._batches.values()]
+        for future in futures:
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # seen: whoever awaits it still gets it, nobody is a case of its own
+        self._loads.clear()
+        self._batches.clear()
+        self.running = 0
+        if not self.died.done():
+            self.died.set_result(reason)
+
+    def _take(self, frame: Frame) -> None:
+        if isinstance(frame, BatchDone):
+            self._finish(frame.batch_id).set_result(frame)
+        elif isinstance(frame, BatchFailed):
+            self._finish(frame.batch_id).set_exception(EngineFailed(frame.message))
+        elif isinstance(frame, ModelLoaded):
+            answer = self._loads.pop(frame.model_id, None)
+            if answer is not None and not answer.done():
+                answer.set_result(frame)
+        elif isinstance(frame, StartEngine):
+            self._started.set_result(None)
+
+    def _finish(self, batch_id: int) -> asyncio.Future[BatchDone]:
+        self._timers.pop(batch_id).cancel()
+        self.running -= 1
+        return self._batches.pop(batch_id)
+
+
+def _streams(device: str, threads: int) -> tuple[int, int]:
+    """Return (batches at once, threads for each)."""
+    return 1, threads
+

@@ -1,0 +1,64 @@
+"""A delivery being worked on, and the pieces (single inputs) that batches are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from appliance.errors import ApplianceError
+from appliance.wire.items import Options, WorkResult, failure
+from appliance.workqueue.consumer import Delivery
+
+
+class Key(NamedTuple):
+    """What may share a batch."""
+
+    model_id: str
+    operation: str
+    lora: str
+    options: Options
+
+
+@dataclass(slots=True, eq=False)
+class Piece:
+    """One input, tokenised. `attempts` counts the batches that failed with it."""
+
+    job: Job
+    index: int
+    ids: list[int]
+    arrived: float
+    attempts: int = 0
+
+    @property
+    def length(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A delivery, its outputs as they come in, and how many are missing."""
+
+    delivery: Delivery
+    key: Key
+    content_hash: str
+    tokens: list[int]
+    truncated: list[int]
+    outputs: list[bytes] = field(default_factory=list)
+    missing: int = 0
+    is_over: bool = False
+
+    def take(self, index: int, output: bytes) -> WorkResult | None:
+        """Store one output; return the result once it is whole."""
+        self.outputs[index] = output
+        self.missing -= 1
+        if self.missing or self.is_over:
+            return None
+        self.is_over = True
+        return WorkResult(self.delivery.item.item_id, self.content_hash, self.outputs, self.tokens, self.truncated)
+
+    def fail(self, index: int, error: ApplianceError) -> WorkResult | None:
+        """End it with an error about one input; return the result the first time."""
+        if self.is_over:
+            return None
+        self.is_over = True
+        return failure(self.delivery.item.item_id, error, index)

@@ -1,0 +1,230 @@
+"""The worker process of one device: consumers in, dispatcher and engines between, replies out."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import time
+
+
+from appliance import log
+from appliance.errors import ApplianceError, ModelNotFound, Unavailable
+from appliance.models.catalog import Catalog, Model
+from appliance.models.tokenizer import Tokenizer
+from appliance.supervisor.child import Control, run_child, stop_event
+from appliance.wire import heartbeat, subjects
+from appliance.wire.heartbeat import WorkerBeat
+from appliance.wire.items import failure
+from appliance.wire.launch import Launch
+from appliance.worker.batcher import Limits
+from appliance.worker.credit import CreditFacts, credit
+from appliance.worker.dispatcher import Dispatcher
+from appliance.worker.intake import Intake, Served
+from appliance.worker.job import Job, Piece
+from appliance.worker.residency import Residency
+from appliance.workqueue import replies
+from appliance.workqueue.broker import Broker
+from appliance.workqueue.consumer import Delivery, LaneConsumer, settle
+from appliance.workqueue.replies import Answered
+
+_log = log.Logger("worker")
+
+
+class Worker:
+    """Binds the parts; the state is theirs."""
+
+    def __init__(self, launch: Launch, control: Control) -> None:
+        config = launch.config
+        self._launch = launch
+        self._config = config
+        self._control = control
+        self._broker = Broker(launch.broker, launch.process_id)
+        self._limits = Limits(config.worker.batch_tokens, config.worker.batch_items, config.worker.overhead_tokens)
+        self._residency = Residency(launch.device, config, self._on_models)
+        self._dispatcher = Dispatcher(self._residency, self._limits, self._answer)
+        self._intake = Intake(self._on_ready, self._on_refused, time.monotonic)
+        self._catalog = Catalog(config.models_dir)
+        self._served: dict[str, Served] = {}
+        self._consumers: dict[str, LaneConsumer] = {}
+        self._held: dict[str, Delivery] = {}
+        self._work = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._mean_inputs, self._mean_tokens = 1.0, 16.0
+        self._state = "starting"
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop`, then drain: finish what is held, give the rest back."""
+        await self._broker.start()
+        self._residency.start()
+        await self._rescan()
+        self._state = "ready"
+        self._control.report("ready", models={})
+        background = [asyncio.create_task(t) for t in (self._pump(), self._renew(), self._beat(), self._watch_catalog())]
+        await stop.wait()
+        await self._drain()
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
+        await self._residency.stop()
+        await self._broker.stop()
+
+    # -- the path of an item ------------------------------------------------------------------
+
+    def _on_delivery(self, delivery: Delivery) -> None:
+        item = delivery.item
+        served = self._served.get(item.model_id)
+        if self._state == "draining":
+            self._spawn(settle(self._broker, [delivery], b"-NAK"))
+        elif served is None:
+            error = ModelNotFound(f"The model {item.model_id} is not here any more.")
+            self._answer([(delivery, failure(item.item_id, error))])
+        else:
+            self._held[item.item_id] = delivery
+            self._mean_inputs += 0.05 * (len(item.inputs) - self._mean_inputs)
+            self._intake.accept(delivery, served)
+
+    def _on_ready(self, job: Job, pieces: list[Piece]) -> None:
+        self._mean_tokens += 0.05 * (sum(job.tokens) - self._mean_tokens)
+        self._dispatcher.add(job, pieces)
+        self._work.set()
+
+    def _on_refused(self, delivery: Delivery, index: int, error: ApplianceError) -> None:
+        self._dispatcher.refuse(delivery, index, error)
+
+    def _answer(self, answered: list[Answered]) -> None:
+        for delivery, _ in answered:
+            self._held.pop(delivery.item.item_id, None)
+        self._spawn(replies.send(self._broker, answered))
+        self._work.set()
+
+    async def _pump(self) -> None:
+        """Whenever something came or went: fill the engines, then adjust the credit."""
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            self._dispatcher.pump()
+            wanted = credit(self._credit_facts(), self._limits, self._config.worker.batches_ahead)
+            for consumer in self._consumers.values():
+                await consumer.want(wanted)
+
+    def _credit_facts(self) -> CreditFacts:
+        dispatcher = self._dispatcher
+        return CreditFacts(dispatcher.held_pieces, dispatcher.held_tokens, self._mean_inputs, self._mean_tokens)
+
+    async def _renew(self) -> None:
+        """Keep the leases of what is held: a third of the time to redelivery, so that one lost renewal is no loss."""
+        while True:
+            await asyncio.sleep(self._config.queue.ack_wait_s / 3)
+            await settle(self._broker, list(self._held.values()), b"+WPI")
+
+    # -- models -------------------------------------------------------------------------------
+
+    async def _watch_catalog(self) -> None:
+        while True:
+            await asyncio.sleep(heartbeat.INTERVAL_S)
+            if self._catalog.is_stale():
+                await self._rescan()
+
+    async def _rescan(self) -> None:
+        """Serve what the models folder holds now: a lane and a tokenizer for each, none for what is gone."""
+        self._catalog.scan()
+        models = [model for model in self._catalog.models if _fits(model, self._launch.device)]
+        for model in models:
+            known = self._served.get(model.name)
+            if known is None or known.model.content_hash != model.content_hash:
+                await self._serve(model)
+        for name in self._served.keys() - {model.name for model in models}:
+            del self._served[name]
+            await self._consumers.pop(name).stop()
+        self._residency.want([served.model for served in self._served.values()])
+
+    async def _serve(self, model: Model) -> None:
+        try:
+            served = Served(model, Tokenizer.load(model))
+        except ApplianceError as exc:
+            _log.error("model", model=model.name, state="failed", reason=exc.message)
+            return
+        self._served[model.name] = served
+        if model.name not in self._consumers:
+            consumer = LaneConsumer(
+                self._broker, subjects.lane(model.name), self._config.queue.ack_wait_s, self._on_delivery
+            )
+            self._consumers[model.name] = consumer
+            await consumer.start()
+            self._work.set()
+
+    def _on_models(self) -> None:
+        """A model became ready or failed: tell the daemon, and look again at what waits."""
+        self._control.report("models", models={name: state.state for name, state in self._residency.states().items()})
+        self._spawn(self._broker.publish(subjects.heartbeat_subject(self._launch.process_id), heartbeat.pack(self._now())))
+        self._work.set()
+
+    # -- life ---------------------------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        while True:
+            try:
+                await self._broker.publish(
+                    subjects.heartbeat_subject(self._launch.process_id), heartbeat.pack(self._now())
+                )
+            except Unavailable:
+                pass
+            await asyncio.sleep(heartbeat.INTERVAL_S)
+
+    def _now(self) -> WorkerBeat:
+        engines = {
+            runtime: {"pid": engine.pid, "running": engine.running, "state": "died" if engine.died.done() else "up"}
+            for runtime, engine in self._residency.engines.items()
+        }
+        return WorkerBeat(
+            worker_id=self._launch.process_id,
+            device=self._launch.device,
+            pid=os.getpid(),
+            state=self._state,
+            reason="",
+            models=self._residency.states(),
+            engines=engines,
+            held_items=len(self._held),
+            counters={**self._dispatcher.counters, "engine_restarts": float(self._residency.restarts)},
+        )
+
+    async def _drain(self) -> None:
+        """Take nothing new; the leases are kept until the work is done. The parent's deadline ends what takes too long."""
+        self._state = "draining"
+        _log.info("worker", worker=self._launch.process_id, state="draining", held=len(self._held))
+        for consumer in self._consumers.values():
+            await consumer.stop()
+        while self._held or self._tasks:
+            await asyncio.wait([asyncio.ensure_future(asyncio.sleep(0.02)), *self._tasks], return_when=asyncio.FIRST_COMPLETED)
+
+    def _spawn(self, work: object) -> None:
+        task = asyncio.ensure_future(work)  # type: ignore[call-overload]
+        self._tasks.add(task)
+        task.add_done_callback(self._on_task)
+
+    def _on_task(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("task", error)
+
+
+def _fits(model: Model, device: str) -> bool:
+    """A virtual device runs fake models only; a real one runs all."""
+    return model.runtime == "fake" or not device.startswith("virtual")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="appliance.worker")
+    parser.add_argument("--control-fd", type=int, required=True)
+    control = Control(parser.parse_args().control_fd)
+    launch = control.receive_launch()
+
+    async def serve() -> None:
+        await Worker(launch, control).run(stop_event(control))
+
+    return run_child(control, serve())
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,173 @@
+"""Which models are in memory: one task loads what is wanted, in an engine per runtime, and again after an engine died."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from appliance import log
+from appliance.config import Config
+from appliance.errors import ApplianceError
+from appliance.models.manifest import Model
+from appliance.supervisor.restart import Backoff, failures_after_exit
+from appliance.wire.heartbeat import ModelState
+from appliance.worker.engine_port import EngineDied, EnginePort
+
+_log = log.Logger("residency")
+
+_RETRY = Backoff(first_s=10.0, longest_s=300.0)
+_CRASHES_UNTIL_FAILED = 3
+
+
+class State(Enum):
+    COLD = "cold"
+    LOADING = "loading"
+    READY = "ready"
+    FAILED = "failed"
+
+
+@dataclass
+class Resident:
+    """One wanted model's state. Written by the residency's task only."""
+
+    model: Model
+    state: State = State.COLD
+    reason: str = ""
+    load_s: float = 0.0
+    memory_bytes: int = 0
+    failures: int = 0
+    retry_at: float = 0.0
+
+
+class Residency:
+    """Owns the engines and the models in them. `on_change` is called whenever a model becomes ready or fails."""
+
+    def __init__(self, device: str, config: Config, on_change: Callable[[], None]) -> None:
+        self.residents: dict[str, Resident] = {}
+        self.engines: dict[str, EnginePort] = {}
+        self.restarts = 0
+        self._device = device
+        self._config = config
+        self._on_change = on_change
+        self._backoff = Backoff(config.supervisor.restart_min_s, config.supervisor.restart_max_s)
+        self._engine_failures: dict[str, int] = {}
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._watchers: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    def want(self, models: list[Model]) -> None:
+        """Set the models to keep in memory. One whose content changed is loaded anew."""
+        for model in models:
+            known = self.residents.get(model.name)
+            if known is None or known.model.content_hash != model.content_hash:
+                self.residents[model.name] = Resident(model)
+        for name in self.residents.keys() - {model.name for model in models}:
+            del self.residents[name]
+        self._changed.set()
+
+    def state_of(self, model_id: str) -> State:
+        resident = self.residents.get(model_id)
+        return resident.state if resident else State.FAILED
+
+    def engine_for(self, model_id: str) -> EnginePort | None:
+        """Return the engine that holds the model, or None while it is not ready."""
+        resident = self.residents.get(model_id)
+        if resident is None or resident.state is not State.READY:
+            return None
+        return self.engines.get(resident.model.runtime)
+
+    def states(self) -> dict[str, ModelState]:
+        """For the heartbeat."""
+        return {
+            name: ModelState(r.state.value, r.reason, r.load_s, r.memory_bytes) for name, r in self.residents.items()
+        }
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        for watcher in self._watchers:
+            watcher.cancel()
+        await asyncio.gather(*(engine.stop() for engine in self.engines.values()))
+
+    async def _run(self) -> None:
+        while True:
+            resident = self._next_to_load(time.monotonic())
+            if resident is not None:
+                await self._load(resident)
+                continue
+            self._changed.clear()
+            try:
+                await asyncio.wait_for(self._changed.wait(), 1.0)  # a failed model's time to retry may come
+            except asyncio.TimeoutError:
+                pass
+
+    def _next_to_load(self, now: float) -> Resident | None:
+        for resident in self.residents.values():
+            if resident.state is State.COLD or (resident.state is State.FAILED and now >= resident.retry_at):
+                return resident
+        return None
+
+    async def _load(self, resident: Resident) -> None:
+        """Load one model; a crash of the engine while it loads counts against the model, not only the engine."""
+        model = resident.model
+        resident.state = State.LOADING
+        try:
+            engine = await self._engine(model.runtime)
+            loaded = await engine.load(model.name, model.folder)
+        except (EngineDied, ApplianceError, asyncio.TimeoutError) as exc:
+            self._failed(resident, str(exc) or "the engine did not start in time", _CRASHES_UNTIL_FAILED)
+            return
+        if loaded.error:
+            self._failed(resident, loaded.error, 1)
+            return
+        resident.state, resident.reason, resident.failures = State.READY, "", 0
+        resident.load_s, resident.memory_bytes = loaded.load_s, loaded.memory_bytes
+        _log.info("model", model=model.name, state="ready", load_s=loaded.load_s, memory_bytes=loaded.memory_bytes)
+        self._on_change()
+
+    def _failed(self, resident: Resident, reason: str, patience: int) -> None:
+        resident.failures += 1
+        resident.reason = reason
+        if resident.failures < patience:
+            resident.state = State.COLD
+            return
+        retry_in_s = _RETRY.delay_s(resident.failures - patience + 1)
+        resident.state, resident.retry_at = State.FAILED, time.monotonic() + retry_in_s
+        _log.error("model", model=resident.model.name, state="failed", reason=reason, retry_in_s=retry_in_s)
+        self._on_change()
+
+    async def _engine(self, runtime: str) -> EnginePort:
+        """Return the runtime's engine, started if it is not there, after the wait that its last deaths earned."""
+        engine = self.engines.get(runtime)
+        if engine is not None and not engine.died.done():
+            return engine
+        failures = self._engine_failures.get(runtime, 0)
+        if failures > 1:  # the first death may be anybody's; restart at once
+            await asyncio.sleep(self._backoff.delay_s(failures - 1))
+        engine = self.engines[runtime] = EnginePort(runtime, self._device, self._config)
+        watcher = asyncio.create_task(self._watch(engine))
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
+        await engine.start()
+        _log.info("engine", runtime=runtime, pid=engine.pid, state="ready")
+        return engine
+
+    async def _watch(self, engine: EnginePort) -> None:
+        """When an engine dies its models are cold again, and wanted."""
+        started = time.monotonic()
+        reason = await engine.died
+        lived_s = time.monotonic() - started
+        self._engine_failures[engine.runtime] = failures_after_exit(self._engine_failures.get(engine.runtime, 0), lived_s)
+        self.restarts += 1
+        _log.warning("engine", runtime=engine.runtime, pid=engine.pid, state="died", reason=reason, lived_s=lived_s)
+        for resident in self.residents.values():
+            if resident.model.runtime == engine.runtime and resident.state is State.READY:
+                resident.state = State.COLD
+        self._changed.set()

@@ -1,0 +1,1 @@
+"""The shared queue: the only place that imports nats."""

@@ -1,0 +1,177 @@
+"""A connection to the broker, and the stream and consumers that must be there. Whoever misses them makes them anew."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import nats
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg as Message
+
+from appliance import log
+from appliance.config import Queue
+from appliance.errors import Unavailable
+from appliance.wire import subjects
+from appliance.wire.launch import BrokerLogin
+
+__all__ = ["Broker", "Message"]
+
+_log = log.Logger("broker")
+_API_TIMEOUT_S = 2.0
+_CONSUMER_NOT_FOUND, _STREAM_NOT_FOUND = 10014, 10059
+
+
+class Broker:
+    """One connection. `epoch` counts the server lives seen: what was leased in an older one is not ours to ack.
+
+    A memory stream starts at sequence 1 after a restart, so an ack from before it could remove another's item.
+    """
+
+    def __init__(self, login: BrokerLogin, process_id: str) -> None:
+        self.epoch = 0
+        self.inbox = f"_INBOX_{login.user}.{process_id}"
+        self._login = login
+        self._process_id = process_id
+        self._server_id = ""
+        self._stopping = False
+        self._restored: list[Callable[[], Awaitable[None]]] = []
+        self.client = Client()
+
+    async def start(self) -> None:
+        """Connect, trying for as long as the parent lets us. Raises nats.errors.Error on bad credentials."""
+        await self.client.connect(
+            self._login.url,
+            user=self._login.user,
+            password=self._login.password,
+            name=self._process_id,
+            inbox_prefix=self.inbox,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=0.1,
+            connect_timeout=2,
+            ping_interval=5,
+            max_outstanding_pings=2,
+            pending_size=64 << 20,
+            reconnected_cb=self._on_reconnect,
+            disconnected_cb=self._on_disconnect,
+            error_cb=self._on_error,
+        )
+        self._server_id = self._current_server()
+
+    async def stop(self) -> None:
+        """Flush what was published and close."""
+        self._stopping = True
+        if self.client.is_connected:
+            try:
+                await self.client.flush(2)
+            except (nats.errors.Error, asyncio.TimeoutError):
+                pass  # a broker that is gone has nothing left to take
+        await self.client.close()
+
+    @property
+    def is_connected(self) -> bool:
+        return self.client.is_connected
+
+    def on_restored(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """Run `callback` after each reconnection, in order of registration."""
+        self._restored.append(callback)
+
+    def _current_server(self) -> str:
+        return str(self.client._server_info.get("server_id", ""))
+
+    async def _on_reconnect(self) -> None:
+        server_id = self._current_server()
+        if server_id != self._server_id:
+            self._server_id, self.epoch = server_id, self.epoch + 1
+        _log.info("broker", state="reconnected", epoch=self.epoch)
+        for callback in self._restored:
+            try:
+                await callback()
+            except Exception as exc:
+                _log.error("broker", exc, state="not restored")
+
+    async def _on_disconnect(self) -> None:
+        if not self._stopping:
+            _log.warning("broker", state="disconnected")
+
+    async def _on_error(self, error: Exception) -> None:
+        # A permission that is missing looks like a time-out elsewhere; here is the only place that names it.
+        if not isinstance(error, (ConnectionError, nats.errors.UnexpectedEOF, OSError)):
+            _log.warning("broker", error=f"{type(error).__name__}: {error}")
+
+    async def publish(self, subject: str, data: bytes, reply: str = "", headers: dict[str, str] | None = None) -> None:
+        """Hand a message to the connection's buffer. Raises Unavailable when the buffer is full or closed."""
+        try:
+            await self.client.publish(subject, data, reply, headers)
+        except nats.errors.Error as exc:
+            raise Unavailable("The queue cannot be reached at the moment.") from exc
+
+    async def request(self, subject: str, data: bytes, timeout_s: float) -> bytes | None:
+        """Return the answer, or None where nobody listens. Raises asyncio.TimeoutError when none comes."""
+        try:
+            message = await self.client.request(subject, data, timeout=timeout_s)
+        except nats.errors.NoRespondersError:
+            return None
+        except nats.errors.TimeoutError as exc:
+            raise asyncio.TimeoutError from exc
+        return bytes(message.data)
+
+    async def subscribe(self, subject: str, callback: Callable[[Message], Awaitable[None]]) -> None:
+        # Limits of the subscription are its defaults: 512 Ki messages, 128 MiB.
+        await self.client.subscribe(subject, cb=callback)
+
+    async def _api(self, subject: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Call JetStream's JSON API; nats-py has no field for some of what we need. Raises Unavailable."""
+        try:
+            answer = await self.request(f"$JS.API.{subject}", json.dumps(body).encode(), _API_TIMEOUT_S)
+        except (asyncio.TimeoutError, nats.errors.Error) as exc:
+            raise Unavailable("The queue does not answer.") from exc
+        if answer is None:
+            raise Unavailable("The queue is not up.")
+        fields: dict[str, Any] = json.loads(answer)
+        return fields
+
+    async def ensure_live(self, queue: Queue) -> None:
+        """Make the stream LIVE where it is missing: memory, work queue, refusing past the limit per lane."""
+        config = {
+            "name": subjects.LIVE,
+            "subjects": [subjects.lane_subject("*")],
+            "retention": "workqueue",
+            "storage": "memory",
+            "discard": "new",
+            "discard_new_per_subject": True,
+            "max_msgs_per_subject": queue.max_items,
+            "max_bytes": queue.max_memory_bytes,
+            "max_msgs": -1,
+            "num_replicas": 1,
+            "duplicate_window": int(120e9),
+        }
+        self._check(await self._api(f"STREAM.CREATE.{subjects.LIVE}", config), "stream")
+
+    async def ensure_lane(self, lane: str, ack_wait_s: float) -> None:
+        """Make the lane's durable consumer where it is missing; all workers share it."""
+        subject = subjects.lane_subject(lane)
+        config = {
+            "durable_name": lane,
+            "name": lane,
+            "filter_subject": subject,
+            "ack_policy": "explicit",
+            "ack_wait": int(ack_wait_s * 1e9),
+            "deliver_policy": "all",
+            "max_ack_pending": -1,
+            "max_waiting": 512,
+            "mem_storage": True,
+        }
+        answer = await self._api(
+            f"CONSUMER.CREATE.{subjects.LIVE}.{lane}.{subject}", {"stream_name": subjects.LIVE, "config": config}
+        )
+        self._check(answer, f"consumer {lane}")
+
+    @staticmethod
+    def _check(answer: dict[str, Any], what: str) -> None:
+        error = answer.get("error")
+        if error:
+            raise Unavailable(f"The queue refused the {what}: {error.get('description')} ({error.get('err_code')}).")

@@ -1,0 +1,153 @@
+"""The worker's end of one lane: a raw pull kept waiting, with credit for what the worker can start next, no more."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from appliance import log
+from appliance.errors import Unavailable
+from appliance.wire import items, subjects
+from appliance.wire.items import WorkItem
+from appliance.workqueue.broker import Broker, Message
+
+_log = log.Logger("consumer")
+
+_PULL_EXPIRES_S = 30.0
+_PULL_HEARTBEAT_S = 5.0
+_RETRY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An item as fetched: ours until the lease runs out, to be acked, given back or dropped."""
+
+    item: WorkItem
+    ack_subject: str
+    epoch: int
+    delivered: int
+
+
+class LaneConsumer:
+    """Pulls from one lane. `want` sets the credit; deliveries come to `on_delivery` as they arrive."""
+
+    def __init__(self, broker: Broker, lane: str, ack_wait_s: float, on_delivery: Callable[[Delivery], None]) -> None:
+        self.lane = lane
+        self._broker = broker
+        self._ack_wait_s = ack_wait_s
+        self._on_delivery = on_delivery
+        self._inbox = f"{broker.inbox}.p.{lane}"
+        self._pull = subjects.pull_subject(lane)
+        self._wanted = 0
+        self._outstanding = 0
+        self._heard_at = 0.0
+        self._watch: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        await self._broker.ensure_lane(self.lane, self._ack_wait_s)
+        await self._broker.subscribe(self._inbox, self._on_message)
+        self._broker.on_restored(self._restore)
+        self._watch = asyncio.create_task(self._watch_pulls())
+
+    async def stop(self) -> None:
+        """Take nothing new. What a waiting pull still brings is given back at once by the intake."""
+        self._wanted = 0
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+
+    async def want(self, count: int) -> None:
+        """Set how many more items may be delivered from now on. Asks only when half of it is used up."""
+        self._wanted = count
+        missing = count - self._outstanding
+        if count and missing * 2 >= count:
+            if not self._outstanding:
+                self._heard_at = asyncio.get_running_loop().time()
+            self._outstanding += missing
+            await self._ask(missing)
+
+    async def _ask(self, count: int) -> None:
+        body = {
+            "batch": count,
+            "expires": int(_PULL_EXPIRES_S * 1e9),
+            "idle_heartbeat": int(_PULL_HEARTBEAT_S * 1e9),
+        }
+        try:
+            await self._broker.publish(self._pull, json.dumps(body).encode(), self._inbox)
+        except Unavailable:
+            self._outstanding -= count  # the reconnection asks again
+
+    async def _on_message(self, message: Message) -> None:
+        self._heard_at = asyncio.get_running_loop().time()
+        if message.headers is not None and not message.reply:
+            await self._on_status(message.headers)
+            return
+        self._outstanding = max(0, self._outstanding - 1)
+        try:
+            item = items.unpack_item(message.data)
+        except (ValueError, TypeError) as exc:
+            _log.error("delivery", exc, lane=self.lane)
+            await self._broker.publish(message.reply, b"+TERM")
+            return
+        self._on_delivery(Delivery(item, message.reply, self._broker.epoch, _delivered(message.reply)))
+
+    async def _on_status(self, headers: dict[str, str]) -> None:
+        """A pull ended or the server is alive: 100 heartbeat, 404 empty, 408 expired, 409 consumer changed, 503 gone."""
+        status = headers.get("Status", "")
+        if status == "100":
+            return
+        unfilled = int(headers.get("Nats-Pending-Messages", self._outstanding))
+        self._outstanding = max(0, self._outstanding - unfilled)
+        if status not in ("404", "408"):
+            _log.warning("pull", lane=self.lane, status=status, why=headers.get("Description", ""))
+            await self._recover()
+        await self.want(self._wanted)
+
+    async def _recover(self) -> None:
+        """The consumer or its stream is gone: make it anew, and try later where that fails."""
+        self._outstanding = 0
+        try:
+            await self._broker.ensure_lane(self.lane, self._ack_wait_s)
+        except Unavailable as exc:
+            _log.warning("pull", lane=self.lane, state="not restored", error=exc.message)
+            await asyncio.sleep(_RETRY_S)
+
+    async def _restore(self) -> None:
+        """After a reconnection the server knows no pull of ours. The stream may take the gateway a moment to remake."""
+        self._outstanding = 0
+        for _ in range(50):
+            try:
+                await self._broker.ensure_lane(self.lane, self._ack_wait_s)
+                break
+            except Unavailable:
+                await asyncio.sleep(_RETRY_S / 4)
+        await self.want(self._wanted)
+
+    async def _watch_pulls(self) -> None:
+        """A pull that has gone silent for two heartbeats is lost; ask anew."""
+        while True:
+            await asyncio.sleep(_PULL_HEARTBEAT_S)
+            silent_s = asyncio.get_running_loop().time() - self._heard_at
+            if self._outstanding and silent_s > 2 * _PULL_HEARTBEAT_S + 1 and self._broker.is_connected:
+                _log.warning("pull", lane=self.lane, state="silent", silent_s=silent_s)
+                await self._recover()
+                await self.want(self._wanted)
+
+
+def _delivered(ack_subject: str) -> int:
+    """Return how often the item was delivered, from its ack subject.
+
+    v1 is `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>`; v2 has the
+    domain and account before the stream.
+    """
+    parts = ack_subject.split(".")
+    return int(parts[4] if len(parts) == 9 else parts[6])
+
+
+async def settle(broker: Broker, deliveries: Iterable[Delivery], verb: bytes) -> None:
+    """Send `+ACK`, `-NAK`, `+TERM` or `+WPI` for each; those leased from an earlier server life are not ours any more."""
+    for delivery in deliveries:
+        if delivery.epoch == broker.epoch:
+            await broker.publish(delivery.ack_subject, verb)

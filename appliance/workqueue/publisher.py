@@ -1,0 +1,170 @@
+"""The gateway's end of the queue: it holds every item until its answer is there, and publishes again what the broker lost.
+
+The broker is never the only copy, so it may be killed at any moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from appliance import log
+from appliance.config import Queue
+from appliance.errors import ApplianceError, BodyTooLarge, Overloaded, Unavailable
+from appliance.wire import items, subjects
+from appliance.wire.items import WorkItem, WorkResult
+from appliance.workqueue.broker import Broker, Message
+
+_log = log.Logger("publisher")
+
+MAX_PAYLOAD_BYTES = 8 << 20
+_SWEEP_S = 0.1
+_FULL = {10077, 10023, 10047, 10122}
+"""JetStream error codes: messages per subject, insufficient resources, memory exceeded, bytes exceeded."""
+
+
+@dataclass(slots=True)
+class Held:
+    """An item whose caller waits: all that is needed to send it again."""
+
+    item_id: str
+    subject: str
+    payload: bytes
+    answer: asyncio.Future[WorkResult]
+    sent_at: float = 0.0
+    number: int = 0
+    acked: bool = False
+
+
+class Publisher:
+    """Publishes items and resolves their futures. Publishes are pipelined: nobody waits for an ack in line."""
+
+    def __init__(self, broker: Broker, queue: Queue, gateway_id: str, clock: Callable[[], float]) -> None:
+        self._broker = broker
+        self._queue = queue
+        self._clock = clock
+        self._gateway_id = gateway_id
+        self._acks = f"{broker.inbox}.a."
+        self._held: dict[str, Held] = {}
+        self._unacked: dict[int, Held] = {}  # in the order of sending, so the oldest is first
+        self._next_number = 0
+        self._stream_missing = False
+        self._sweeper: asyncio.Task[None] | None = None
+        self.republished = 0
+        self.duplicates = 0
+
+    async def start(self) -> None:
+        await self._broker.subscribe(f"{self._acks}*", self._on_ack)
+        await self._broker.subscribe(subjects.reply_subject(self._gateway_id), self._on_results)
+        self._broker.on_restored(self._restore)
+        await self._broker.ensure_live(self._queue)
+        self._sweeper = asyncio.create_task(self._sweep())
+
+    async def stop(self) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.gather(self._sweeper, return_exceptions=True)
+
+    @property
+    def held(self) -> int:
+        return len(self._held)
+
+    async def submit(self, lane: str, item: WorkItem) -> Held:
+        """Publish an item; `answer` of what is returned resolves to its WorkResult, or raises our errors.
+
+        Raises BodyTooLarge when the packed item is over what the broker takes.
+        """
+        payload = items.pack_item(item)
+        if len(payload) > MAX_PAYLOAD_BYTES - 1024:
+            raise BodyTooLarge(f"One input is too large: {len(payload)} bytes; the limit is {MAX_PAYLOAD_BYTES - 1024}.")
+        held = Held(item.item_id, subjects.lane_subject(lane), payload, asyncio.get_running_loop().create_future())
+        self._held[item.item_id] = held
+        await self._send(held)
+        return held
+
+    def abandon(self, held: Held) -> None:
+        """Forget an item whose caller is gone: a late answer is dropped."""
+        self._held.pop(held.item_id, None)
+        self._unacked.pop(held.number, None)
+        held.answer.cancel()
+
+    async def _send(self, held: Held) -> None:
+        self._unacked.pop(held.number, None)
+        held.number = self._next_number = self._next_number + 1
+        held.sent_at, held.acked = self._clock(), False
+        self._unacked[held.number] = held
+        try:
+            await self._broker.publish(
+                held.subject, held.payload, f"{self._acks}{held.number}", {"Nats-Msg-Id": held.item_id}
+            )
+        except Unavailable:
+            pass  # the sweeper sends it again; the caller's deadline is the limit
+
+    async def _on_ack(self, message: Message) -> None:
+        held = self._unacked.get(int(message.subject.rpartition(".")[2]))
+        if held is None:
+            return
+        if message.headers is not None:
+            # No responders: the stream is gone with the memory of a broker that restarted. The sweeper mends both.
+            self._stream_missing, held.sent_at = True, 0.0
+            return
+        # Looked for, not parsed: a success is the case of every request, an error the case of few.
+        if b'"error"' not in message.data:
+            del self._unacked[held.number]
+            held.acked = True
+            return
+        error = json.loads(message.data)["error"]
+        del self._unacked[held.number]
+        if error.get("err_code") in _FULL:
+            self._fail(held, Overloaded("Too much work waits for this model. Try again in a moment.", retry_after_s=1))
+        else:
+            _log.warning("publish", item_id=held.item_id, error=error.get("description"), code=error.get("err_code"))
+            self._fail(held, Unavailable("The queue does not take work at the moment."))
+
+    def _fail(self, held: Held, error: ApplianceError) -> None:
+        if self._held.pop(held.item_id, None) is not None and not held.answer.done():
+            held.answer.set_exception(error)
+
+    async def _on_results(self, message: Message) -> None:
+        """Resolve a batch's results; the first answer wins. Then confirm, so that the worker may ack."""
+        for result in items.unpack_results(message.data):
+            held = self._held.pop(result.item_id, None)
+            if held is None:
+                self.duplicates += 1
+                continue
+            self._unacked.pop(held.number, None)
+            if not held.answer.done():
+                held.answer.set_result(result)
+        await self._broker.publish(message.reply, b"")
+
+    async def _sweep(self) -> None:
+        """Send again what has gone unconfirmed for too long, under the same message id, so that no copy is doubled."""
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            if not self._broker.is_connected or not await self._has_stream():
+                continue
+            before = self._clock() - self._queue.publish_timeout_s
+            late = [held for held in self._unacked.values() if held.sent_at < before]
+            for held in late:
+                self.republished += 1
+                await self._send(held)
+
+    async def _has_stream(self) -> bool:
+        """Make the stream anew if a publish found it missing; False where that does not work yet."""
+        if self._stream_missing:
+            try:
+                await self._broker.ensure_live(self._queue)
+            except Unavailable as exc:
+                _log.warning("publish", state="no stream", error=exc.message)
+                return False
+            self._stream_missing = False
+        return True
+
+    async def _restore(self) -> None:
+        """After a reconnection: the server may have been another one, with an empty memory. Send all that is held again."""
+        await self._broker.ensure_live(self._queue)
+        for held in list(self._held.values()):
+            self.republished += 1
+            await self._send(held)
