@@ -19,7 +19,9 @@ def parser() -> argparse.ArgumentParser:
     """Build the command line; each command group adds its own part and its handler."""
     top = argparse.ArgumentParser(prog="appliance", description="Many small models behind one endpoint.")
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--config", type=Path, metavar="FILE", help=f"configuration (default: {SYSTEM_CONFIG} if there)")
+    common.add_argument(
+        "--config", type=Path, metavar="FILE", help=f"configuration (default: {SYSTEM_CONFIG} if there)"
+    )
     common.add_argument("--data", metavar="DIR", help="data folder, instead of data.dir")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for group in (run, status, models, check_config, version):

@@ -126,7 +126,9 @@ class Daemon:
     async def _beat(self, broker: Broker) -> None:
         """Tell what the processes are up to, and systemd's watchdog that this loop turns."""
         while True:
-            beat = DaemonBeat(__version__, os.getpid(), time.monotonic() - self._started_at, self._supervisor.statuses())
+            beat = DaemonBeat(
+                __version__, os.getpid(), time.monotonic() - self._started_at, self._supervisor.statuses()
+            )
             try:
                 await broker.publish(subjects.heartbeat_subject("daemon"), heartbeat.pack(beat))
             except ApplianceError:
@@ -167,7 +169,8 @@ class locked:  # noqa: N801 - reads as a phrase: with locked(path)
             holder = os.read(self._fd, 32).decode(errors="replace").strip()
             os.close(self._fd)
             raise ConfigError(
-                f"Another daemon (pid {holder or 'unknown'}) uses {self._path.parent.parent}. Stop it, or give this one its own --data."
+                f"Another daemon (pid {holder or 'unknown'}) uses {self._path.parent.parent}. "
+                "Stop it, or give this one its own --data."
             ) from None
         os.ftruncate(self._fd, 0)
         os.write(self._fd, f"{os.getpid()}\n".encode())
@@ -193,7 +196,10 @@ def listen(host: str, port: int) -> socket.socket:
 def _bind_problem(host: str, port: int, exc: Exception) -> str:
     number = getattr(exc, "errno", None)
     if number == errno.EADDRINUSE:
-        return f"Port {port} on {host} is in use by another program. Stop that one (ss -ltnp names it), or choose another --port."
+        return (
+            f"Port {port} on {host} is in use by another program. "
+            "Stop that one (ss -ltnp names it), or choose another --port."
+        )
     if number == errno.EACCES:
         return f"Port {port} needs more rights than this user has. Choose a --port above 1023."
     if number == errno.EADDRNOTAVAIL or isinstance(exc, socket.gaierror):

@@ -53,7 +53,13 @@ class _Formatter(logging.Formatter):
         fields = getattr(record, "fields", {})
         trace = self.formatException(record.exc_info) if record.exc_info else ""
         if self._as_json:
-            line = {"time": stamp, "level": record.levelname.lower(), "part": name, "event": record.getMessage(), **fields}
+            line = {
+                "time": stamp,
+                "level": record.levelname.lower(),
+                "part": name,
+                "event": record.getMessage(),
+                **fields,
+            }
             return json.dumps({**line, "traceback": trace} if trace else line, default=str)
         pairs = "".join(f" {key}={_value(value)}" for key, value in fields.items())
         line_text = f"{stamp} {record.levelname} {name} {record.getMessage()}{pairs}"

@@ -1,6 +1,7 @@
 """A closed-loop HTTP load generator that costs little: raw sockets, one protocol object a client, no HTTP library.
 
-It runs on the same cores as what it measures, so what it spends is taken from the measured.
+It runs on the same cores as what it measures, so what it spends is taken from the measured. Prints `begin` and `end`
+at the ends of the measured window, then one JSON object.
 """
 
 from __future__ import annotations
@@ -10,43 +11,57 @@ import asyncio
 import json
 import sys
 import time
-from dataclasses import dataclass, field
-from pathlib import Path
+from array import array
 
 import uvloop
 
+from bench.texts import KINDS, texts
 
-@dataclass
-class Result:
-    """Requests a second, latencies in ms, and what was not a 200."""
+_HEAD_END = b"\r\n\r\n"
+_LENGTH = b"Content-Length: "
+_GIVE_UP_S = 30.0
 
-    seconds: float
-    latencies_ms: list[float] = field(default_factory=list)
-    failures: dict[str, int] = field(default_factory=dict)
 
-    def summary(self) -> dict[str, object]:
-        ordered = sorted(self.latencies_ms)
-        at = lambda q: round(ordered[min(len(ordered) - 1, int(q * len(ordered)))], 3) if ordered else None  # noqa: E731
+class Tally:
+    """What came back while `is_counting`: latencies of the 200s in seconds, and how many others there were."""
+
+    def __init__(self) -> None:
+        self.is_counting = False
+        self.is_over = False
+        self.latencies_s = array("d")
+        self.failures: dict[str, int] = {}
+
+    def fail(self, why: str) -> None:
+        self.failures[why] = self.failures.get(why, 0) + 1
+
+    def summary(self, seconds: float) -> dict[str, object]:
+        ordered = sorted(self.latencies_s)
         return {
             "requests": len(ordered),
-            "per_second": round(len(ordered) / self.seconds, 1),
-            "p50_ms": at(0.5),
-            "p95_ms": at(0.95),
-            "p99_ms": at(0.99),
+            "per_second": len(ordered) / seconds,
+            "p50_ms": _quantile_ms(ordered, 0.50),
+            "p95_ms": _quantile_ms(ordered, 0.95),
+            "p99_ms": _quantile_ms(ordered, 0.99),
             "failures": self.failures,
         }
 
 
-class Client(asyncio.Protocol):
-    """Sends the next request as soon as the last answer is whole, until the end."""
+def _quantile_ms(ordered: list[float], share: float) -> float:
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1e3 if ordered else float("nan")
 
-    def __init__(self, requests: list[bytes], offset: int, begin: float, end: float, result: Result) -> None:
+
+class Client(asyncio.Protocol):
+    """Sends its next request as soon as the last answer is whole. Takes every `stride`th request from `first` on."""
+
+    def __init__(self, requests: list[bytes], first: int, stride: int, tally: Tally) -> None:
         self._requests = requests
-        self._next = offset
-        self._begin, self._end = begin, end
-        self._result = result
-        self._buffer = bytearray()
+        self._next = first
+        self._stride = stride
+        self._tally = tally
+        self._parts: list[bytes] = []
+        self._missing = 0
         self._sent_at = 0.0
+        self._clock = time.perf_counter
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -54,77 +69,94 @@ class Client(asyncio.Protocol):
         self._send()
 
     def _send(self) -> None:
-        request = self._requests[self._next % len(self._requests)]
-        self._next += 1
-        self._sent_at = time.perf_counter()
+        request = self._requests[self._next]
+        self._next = (self._next + self._stride) % len(self._requests)
+        self._sent_at = self._clock()
         self._transport.write(request)  # type: ignore[attr-defined]
 
     def data_received(self, data: bytes) -> None:
-        buffer = self._buffer
-        buffer += data
-        head = buffer.find(b"\r\n\r\n")
-        if head < 0:
-            return
-        at = buffer.lower().find(b"content-length:", 0, head)
-        if len(buffer) < head + 4 + int(buffer[at + 15 : buffer.index(b"\r\n", at)]):
-            return
-        self._count(bytes(buffer[9:12]))
-        buffer.clear()
-        if time.perf_counter() >= self._end:
+        if self._missing:  # the middle of an answer whose length is known
+            self._missing -= len(data)
+        else:
+            if self._parts:
+                data = b"".join((*self._parts, data))
+            head = data.find(_HEAD_END)
+            if head < 0:
+                self._parts = [data]
+                return
+            self._parts = []
+            at = data.find(_LENGTH, 0, head) + len(_LENGTH)
+            self._status = data[9:12]
+            self._missing = head + len(_HEAD_END) + int(data[at : data.find(b"\r\n", at)]) - len(data)
+        if self._missing <= 0:
+            self._missing = 0
+            self._answered()
+
+    def _answered(self) -> None:
+        tally = self._tally
+        if tally.is_counting:
+            if self._status == b"200":
+                tally.latencies_s.append(self._clock() - self._sent_at)
+            else:
+                tally.fail(self._status.decode())
+        if tally.is_over:
             self._transport.close()
-            self.done.set_result(None)
+            self._finish()
         else:
             self._send()
 
-    def _count(self, status: bytes) -> None:
-        now = time.perf_counter()
-        if not self._begin <= now < self._end:
-            return
-        if status == b"200":
-            self._result.latencies_ms.append((now - self._sent_at) * 1e3)
-        else:
-            key = status.decode()
-            self._result.failures[key] = self._result.failures.get(key, 0) + 1
-
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.done.done():
-            self._result.failures["reset"] = self._result.failures.get("reset", 0) + 1
+            self._tally.fail("connection lost")
+            self._finish()
+
+    def _finish(self) -> None:
+        if not self.done.done():
             self.done.set_result(None)
 
 
-async def run(host: str, port: int, bodies: list[bytes], clients: int, warmup_s: float, seconds: float, path: str) -> Result:
-    """Run `clients` closed loops for `warmup_s` + `seconds`; only answers in the last part count."""
-    requests = [
-        b"POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
-        % (path.encode(), host.encode(), len(body), body)
-        for body in bodies
-    ]
-    begin = time.perf_counter() + warmup_s
-    result = Result(seconds)
+async def run(port: int, requests: list[bytes], clients: int, warmup_s: float, seconds: float) -> dict[str, object]:
+    """Run `clients` closed loops on loopback for `warmup_s` + `seconds`; only what is answered in the last part counts."""
+    tally = Tally()
     loop = asyncio.get_running_loop()
-    made = []
-    for n in range(clients):
-        _, client = await loop.create_connection(
-            lambda n=n: Client(requests, n * 7919, begin, begin + seconds, result), host, port  # type: ignore[misc]
-        )
-        made.append(client.done)
-    await asyncio.wait(made, timeout=warmup_s + seconds + 30)
-    return result
+    made = [
+        await loop.create_connection(lambda n=n: Client(requests, n, clients, tally), "127.0.0.1", port)  # type: ignore[misc]
+        for n in range(clients)
+    ]
+    await asyncio.sleep(warmup_s)
+    print("begin", flush=True)
+    begin, tally.is_counting = time.perf_counter(), True
+    await asyncio.sleep(seconds)
+    elapsed_s, tally.is_counting = time.perf_counter() - begin, False
+    print("end", flush=True)
+    tally.is_over = True
+    _, late = await asyncio.wait([client.done for _, client in made], timeout=_GIVE_UP_S)
+    if late:
+        tally.failures["no answer"] = len(late)
+    return tally.summary(elapsed_s)
+
+
+def http_requests(port: int, bodies: list[bytes]) -> list[bytes]:
+    """Return the bytes to send for each JSON body."""
+    head = b"POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    return [head % (port, len(body)) + body for body in bodies]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("bodies", type=Path, help="file with one JSON body a line")
-    parser.add_argument("--host", default="127.0.0.1")
+    parser = argparse.ArgumentParser(prog="bench.load", description=__doc__)
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--path", default="/v1/embeddings")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--kind", choices=list(KINDS), default="short")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=20_000, help="texts to make; they are sent again from the first if used up")
     parser.add_argument("--clients", type=int, default=64)
-    parser.add_argument("--warmup", type=float, default=1.0)
+    parser.add_argument("--warmup", type=float, default=1.0, help="seconds")
     parser.add_argument("--seconds", type=float, default=5.0)
     args = parser.parse_args()
-    bodies = args.bodies.read_bytes().splitlines()
-    result = uvloop.run(run(args.host, args.port, bodies, args.clients, args.warmup, args.seconds, args.path))
-    json.dump(result.summary(), sys.stdout)
+    made = texts(KINDS[args.kind], args.seed, args.count)
+    bodies = [json.dumps({"model": args.model, "input": text}).encode() for text in made]
+    requests = http_requests(args.port, bodies)
+    json.dump(uvloop.run(run(args.port, requests, args.clients, args.warmup, args.seconds)), sys.stdout)
 
 
 if __name__ == "__main__":

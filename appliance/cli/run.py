@@ -26,7 +26,9 @@ def handle(args: argparse.Namespace, config: Config) -> int:
     log.setup(config.log.level, config.log.format == "json")
 
     async def serve() -> None:
-        daemon = Daemon(config, Notifier(os.environ), lambda model: print(first_words(*daemon.address, model), flush=True))
+        daemon = Daemon(
+            config, Notifier(os.environ), lambda model: print(first_words(*daemon.address, model), flush=True)
+        )
         await daemon.run()
 
     asyncio.run(serve())

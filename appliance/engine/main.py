@@ -75,7 +75,9 @@ class Engine:
             outcome = self._sessions.run(frame.model_id, frame.operation, frame.lengths, ids, frame.options)
         except Exception as exc:
             _log.error("batch", exc, model=frame.model_id, inputs=len(frame.lengths))
-            return BatchFailed(frame.batch_id, "engine_failed", f"The model failed on this batch: {type(exc).__name__}.")
+            return BatchFailed(
+                frame.batch_id, "engine_failed", f"The model failed on this batch: {type(exc).__name__}."
+            )
         return BatchDone(frame.batch_id, time.perf_counter() - start, outcome.outputs, outcome.errors)
 
 

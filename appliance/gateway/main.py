@@ -71,7 +71,11 @@ class Gateway:
         app.add_routes(Ops(self._fleet, self._broker, self._publisher, self._noting).routes())
         # A handler is cancelled when its client hangs up: work whose caller is gone is not run.
         runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, handler_cancellation=True, keepalive_timeout=server.keepalive_timeout_s
+            app,
+            access_log=None,
+            handle_signals=False,
+            handler_cancellation=True,
+            keepalive_timeout=server.keepalive_timeout_s,
         )
         await runner.setup()
         await web.SockSite(runner, socket.socket(fileno=self._launch.listener_fd), backlog=1024).start()

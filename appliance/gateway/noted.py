@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from secrets import token_hex
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from appliance import log, metrics
 from appliance.errors import ApplianceError, Internal, Unavailable
@@ -20,7 +20,6 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _QUIET = {"/healthz", "/readyz", "/metrics"}
 
 NOTE = "note"
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(slots=True)
@@ -43,7 +42,9 @@ class Noting:
         self._max_body_bytes = max_body_bytes
         self._write_lines = write_lines
 
-    def middleware(self) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
+    def middleware(self) -> Middleware:
+        """Return what web.Application takes."""
+
         @web.middleware
         async def around(request: web.Request, handler: Handler) -> web.StreamResponse:
             return await self._around(request, handler)
@@ -64,6 +65,8 @@ class Noting:
         finally:
             self.in_flight -= 1
         response.headers["X-Request-Id"] = note.request_id
+        if self.is_draining:
+            response.force_close()  # a client that keeps its connection would meet a reset at its next request
         self._write(request, note, response.status, start)
         return response
 

@@ -62,7 +62,9 @@ class OpenAI:
             raise BadRequest(f"model must be a string, not {kind_of(name)}.", param="model")
         model = self._catalog.resolve(name)
         if model is None:
-            raise ModelNotFound(f"The model {name[:200]!r} is not here. GET /v1/models lists those that are.", param="model")
+            raise ModelNotFound(
+                f"The model {name[:200]!r} is not here. GET /v1/models lists those that are.", param="model"
+            )
         return model
 
     async def models(self, request: web.Request) -> web.Response:
@@ -105,13 +107,13 @@ def inputs_of(fields: Fields, max_inputs: int, vocab_size: int) -> list[Input]:
         raise BadRequest(f"input has {len(value)} entries; the limit is {max_inputs} a request.", param="input")
     expected: type = str if isinstance(value[0], str) else list
     for index, one in enumerate(value):
-        if not isinstance(one, expected) or expected is list and not isinstance(one, list):
+        if not isinstance(one, expected):
             raise BadRequest(
                 f"input[{index}] must be {'a string' if expected is str else 'a string or an array of token ids'}, "
                 f"not {kind_of(one)}.",
                 param=f"input[{index}]",
             )
-        if expected is list:
+        if isinstance(one, list):
             _check_ids(one, f"input[{index}]", vocab_size)
     return value
 

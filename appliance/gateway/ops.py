@@ -49,7 +49,9 @@ class Ops:
         """Always 200: the answer is the body. `status` is ok, degraded or unavailable."""
         not_ready, problems = self._not_ready(), self._fleet.problems()
         if not self._broker.is_connected:
-            problems.insert(0, "The gateway has lost the queue; it reconnects by itself as soon as nats-server is back.")
+            problems.insert(
+                0, "The gateway has lost the queue; it reconnects by itself as soon as nats-server is back."
+            )
         return json_response(
             {
                 "status": "unavailable" if not_ready else "degraded" if problems else "ok",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import lzma
 import shutil
 import stat
+import struct
 import zipfile
 import zlib
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from appliance.errors import CorruptModel, ModelError
 from appliance.models.progress import Progress
@@ -19,6 +22,8 @@ KEPT_SUFFIXES = (".safetensors", ".onnx", ".gguf", ".json", ".txt", ".toml", ".m
 
 _CHUNK_BYTES = 1 << 20
 _ENCRYPTED = 0x1
+# All that zipfile was seen to raise for bytes that are no zip archive, or only half of one.
+_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, NotImplementedError, ValueError)
 
 
 def unpack(archive: Path, into: Path, progress: Progress) -> None:
@@ -38,8 +43,12 @@ def unpack(archive: Path, into: Path, progress: Progress) -> None:
                 _write(opened, member, into / member.filename)
                 done += member.file_size
                 progress("unpack", done, total)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+    except _BROKEN as error:
         raise CorruptModel(f"{archive.name} is not a whole zip archive: {error}; fetch it again") from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise CorruptModel(f"{archive.name} cannot be unpacked: {error}") from error
 
 
 def is_kept(name: str) -> bool:
@@ -63,7 +72,7 @@ def _check(archive: Path, members: list[zipfile.ZipInfo]) -> None:
 
 def _problem(member: zipfile.ZipInfo) -> str | None:
     name = member.orig_filename
-    if name.startswith("/") or "\\" in name or "\0" in name or ":" in PurePosixPath(name).parts[0]:
+    if name.startswith("/") or "\\" in name or "\0" in name or name[1:2] == ":":
         return "has an absolute path"
     if any(part in ("", ".", "..") for part in name.split("/")):
         return "leads out of its folder"

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from appliance.errors import CorruptModel
-from appliance.models.manifest import MANIFEST, read_manifest
+from appliance.models.manifest import read_manifest
 from appliance.models.model import Model, folder_name, valid_name
 
 __all__ = ["Catalog", "Model", "valid_name"]
@@ -36,7 +36,9 @@ class Catalog:
             try:
                 models.append(_read(folder))
             except CorruptModel as error:
-                broken[folder.name] = error.message
+                # No manifest: not a model, or one that was removed a moment ago.
+                if not isinstance(error.__cause__, FileNotFoundError):
+                    broken[folder.name] = error.message
         models.sort(key=lambda model: model.name.lower())
         by_name = {model.name.lower(): model for model in models}
         for model in models:
@@ -68,11 +70,8 @@ class Catalog:
             entries = sorted(self.root.iterdir())
         except FileNotFoundError:
             return []
-        return [
-            entry
-            for entry in entries
-            if not entry.name.startswith(".") and entry.is_dir() and (entry / MANIFEST).exists()
-        ]
+        # Dotted folders are work in progress; "lost+found" and the like have no name of a model either.
+        return [entry for entry in entries if valid_name(entry.name) and entry.is_dir()]
 
 
 def _read(folder: Path) -> Model:

@@ -99,6 +99,11 @@ def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
     """Return the cosine similarity; NaN where a value is not finite or the lengths differ."""
     if len(one) != len(other):
         return math.nan
-    dot = sum(float(a) * float(b) for a, b in zip(one, other, strict=True))
-    norms = math.sqrt(sum(float(a) ** 2 for a in one) * sum(float(b) ** 2 for b in other))
+    dot = _dot(one, other)
+    # Multiplied, for a power that overflows raises in Python and a product is infinite.
+    norms = math.sqrt(_dot(one, one) * _dot(other, other))
     return dot / norms if norms > 0 and math.isfinite(norms) and math.isfinite(dot) else math.nan
+
+
+def _dot(one: Sequence[float], other: Sequence[float]) -> float:
+    return sum(float(a) * float(b) for a, b in zip(one, other, strict=True))

@@ -36,7 +36,7 @@ def _is_expected(name: str, model: Model) -> bool:
 
 def _present(folder: Path) -> set[str]:
     """Return the paths inside `folder` of all that is not a folder, links to folders included."""
-    found = set()
+    found: set[str] = set()
     for parent, folders, files in os.walk(folder):
         links = [name for name in folders if Path(parent, name).is_symlink()]
         found.update(Path(parent, name).relative_to(folder).as_posix() for name in [*files, *links])

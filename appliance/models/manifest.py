@@ -30,6 +30,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+__all__ = ["MANIFEST", "Model", "read_manifest", "write_manifest"]
+
 MANIFEST = "model.toml"
 SCHEMA = 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from appliance.errors import ModelError
@@ -44,8 +45,7 @@ def _is_published(names: set[str]) -> bool:
     return "config.json" in names and any(name.endswith(".safetensors") for name in names)
 
 
-def _folders(root: Path, is_model: object) -> list[Path]:
-    assert callable(is_model)
+def _folders(root: Path, is_model: Callable[[set[str]], bool]) -> list[Path]:
     return [Path(parent) for parent, _, files in os.walk(root) if is_model(set(files))]
 
 

@@ -46,15 +46,13 @@ def pull(
         fetched = open_obtained(obtained, fetched_into, progress)
         model = _stage(fetched, obtained.source, name, store, staged, progress)
         if run_golden is not None and GOLDEN_FILE in model.files:
-            progress("check", 0, None)
+            progress("check the answers", 0, None)
             run_golden(model)
         progress("install", 0, None)
         return store.install(staged, model)
 
 
-def _stage(
-    fetched: Fetched, source: Source, name: str | None, store: Store, staged: Path, progress: Progress
-) -> Model:
+def _stage(fetched: Fetched, source: Source, name: str | None, store: Store, staged: Path, progress: Progress) -> Model:
     if (fetched.folder / MANIFEST).exists():
         model = _take_ready(fetched, staged, name)
         store.check_names(*model.names)
@@ -84,6 +82,7 @@ def _take_ready(fetched: Fetched, staged: Path, name: str | None) -> Model:
     model = replace(
         model,
         name=name or model.name,
+        aliases=tuple(alias for alias in model.aliases if alias != name),
         folder=staged,
         source=model.source or fetched.source_resolved,
         source_hash=fetched.source_hash,

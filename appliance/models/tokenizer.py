@@ -99,7 +99,7 @@ class WordTokenizer(Tokenizer):
         return [[1, *(self._id(word) for word in text.split()), 2] for text in texts]
 
     def _id(self, word: str) -> int:
-        return zlib.crc32(word.encode()) % (self.vocab_size - _FAKE_RESERVED) + _FAKE_RESERVED
+        return zlib.crc32(word.encode()) % max(1, self.vocab_size - _FAKE_RESERVED) + _FAKE_RESERVED
 
 
 def _encoder(inner: tokenizers.Tokenizer) -> Callable[[list[str]], list[list[int]]]:

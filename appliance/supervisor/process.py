@@ -85,7 +85,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 pass_fds=fds,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - this process has no threads that hold locks
+                preexec_fn=_die_with_parent,
             )
         except OSError as exc:
             self.state, self.reason = State.FAILED, f"{argv[0]} cannot be executed: {exc.strerror}."

@@ -61,7 +61,15 @@ class Keeper:
     @property
     def status(self) -> Status:
         process = self._process
-        state = State.FAILED if self._given_up else State.WAITING if self._waiting else process.state if process else State.STOPPED
+        state = (
+            State.FAILED
+            if self._given_up
+            else State.WAITING
+            if self._waiting
+            else process.state
+            if process
+            else State.STOPPED
+        )
         return Status(state.value, process.pid if process else 0, self.restarts, self._reason)
 
     async def _keep(self) -> None:

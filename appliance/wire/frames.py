@@ -100,7 +100,7 @@ def _fields(frame: Frame) -> tuple[Any, ...]:
     return tuple(getattr(frame, name) for name in frame.__slots__)
 
 
-def unpack(body: bytes | memoryview) -> Frame:
+def unpack(body: bytes | bytearray | memoryview) -> Frame:
     """Decode a frame's body (without its length)."""
     number, *fields = msgpack.unpackb(body, strict_map_key=False)
     kind = _KINDS[number]
@@ -110,7 +110,7 @@ def unpack(body: bytes | memoryview) -> Frame:
     return frame
 
 
-def length(header: bytes | memoryview) -> int:
+def length(header: bytes | bytearray | memoryview) -> int:
     """Decode a length; raises ValueError on one that no frame of ours has."""
     size: int = _LENGTH.unpack(header)[0]
     if size > MAX_FRAME_BYTES:

@@ -91,7 +91,8 @@ def unpack_item(data: bytes) -> WorkItem:
     if not isinstance(fields, list) or len(fields) < 10:
         raise ValueError("not a work item")
     options = tuple((key, value) for key, value in fields[5])
-    return WorkItem(*fields[1:5], options, *fields[6:10])
+    _, item_id, gateway_id, model_id, operation, _, lora, inputs, truncate, remaining_ms = fields[:10]
+    return WorkItem(item_id, gateway_id, model_id, operation, options, lora, inputs, truncate, remaining_ms)
 
 
 def pack_results(results: list[WorkResult]) -> bytes:
@@ -99,7 +100,16 @@ def pack_results(results: list[WorkResult]) -> bytes:
         (
             VERSION,
             [
-                (r.item_id, r.content_hash, r.outputs, r.tokens, r.truncated, r.error_code, r.error_message, r.failed_input)
+                (
+                    r.item_id,
+                    r.content_hash,
+                    r.outputs,
+                    r.tokens,
+                    r.truncated,
+                    r.error_code,
+                    r.error_message,
+                    r.failed_input,
+                )
                 for r in results
             ],
         )

@@ -32,7 +32,11 @@ class Launch:
 
 def pack(launch: Launch) -> bytes:
     """One JSON line."""
-    fields: dict[str, Any] = {**vars(launch), "config": configuration.to_table(launch.config), "broker": vars(launch.broker)}
+    fields: dict[str, Any] = {
+        **vars(launch),
+        "config": configuration.to_table(launch.config),
+        "broker": vars(launch.broker),
+    }
     return json.dumps(fields).encode() + b"\n"
 
 

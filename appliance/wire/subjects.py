@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 LIVE = "LIVE"
+_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
 INTERACTIVE = "interactive"
 
 HEARTBEATS = "hb.>"
@@ -14,9 +15,7 @@ def _token(name: str) -> str:
 
     NATS forbids dots, wildcards and white space in a token and slashes in a consumer's name.
     """
-    return "".join(
-        chr(b) if chr(b).isalnum() and b < 128 or b in b"_-" else f"={b:02X}" for b in name.lower().encode()
-    )
+    return "".join(chr(b) if b in _PLAIN else f"={b:02X}" for b in name.lower().encode())
 
 
 def lane(model_id: str, klass: str = INTERACTIVE) -> str:

@@ -29,7 +29,7 @@ class EnginePort(asyncio.Protocol):
 
     def __init__(self, runtime: str, device: str, config: Config) -> None:
         self.runtime = runtime
-        self.streams, self._threads = _streams(device, config.engine.threads)
+        self.streams = _streams(device)
         self.running = 0
         self.pid = 0
         self.died: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -57,7 +57,14 @@ class EnginePort(asyncio.Protocol):
         await asyncio.get_running_loop().create_connection(lambda: self, sock=ours)
         settings = self._config.log
         self._write(
-            StartEngine(self.runtime, self._device, self._threads, self.streams, settings.level, settings.format == "json")
+            StartEngine(
+                self.runtime,
+                self._device,
+                self._config.engine.threads,
+                self.streams,
+                settings.level,
+                settings.format == "json",
+            )
         )
         await asyncio.wait_for(self._started, self._config.supervisor.start_timeout_s)
 
@@ -170,7 +177,10 @@ class EnginePort(asyncio.Protocol):
         return self._batches.pop(batch_id)
 
 
-def _streams(device: str, threads: int) -> tuple[int, int]:
-    """Return (batches at once, threads for each)."""
-    return 1, threads
+def _streams(device: str) -> int:
+    """Return how many batches a device runs at once.
 
+    On the CPU two batches share one thread pool: where gateway or broker take a core away from one of them for a
+    moment the other goes on, and nobody waits at an operator's barrier. A GPU or virtual device runs one.
+    """
+    return 2 if device == "cpu" else 1

@@ -26,7 +26,7 @@ class Served:
     tokenizer: Tokenizer
 
 
-class Refused(Exception):  # noqa: N818 - a verdict on one input, not a fault
+class Refused(Exception):
     """An input that cannot be run: which one, and the error its caller gets."""
 
     def __init__(self, index: int, error: ApplianceError) -> None:
@@ -75,7 +75,9 @@ class Intake:
             return
         item = delivery.item
         key = Key(served.model.name, item.operation, item.lora, item.options)
-        job = Job(delivery, key, served.model.content_hash, [len(i) for i in ids], truncated, [b""] * len(ids), len(ids))
+        job = Job(
+            delivery, key, served.model.content_hash, [len(i) for i in ids], truncated, [b""] * len(ids), len(ids)
+        )
         self._on_ready(job, [Piece(job, index, one, arrived) for index, one in enumerate(ids)])
 
     def stop(self) -> None:
@@ -108,7 +110,9 @@ def encode(item: WorkItem, served: Served) -> tuple[list[list[int]], list[int]]:
 
 def _from_ids(ids: list[int], index: int, tokenizer: Tokenizer) -> list[int]:
     if ids and (min(ids) < 0 or max(ids) >= tokenizer.vocab_size):
-        raise Refused(index, BadRequest(f"A token id is outside the model's vocabulary (0 to {tokenizer.vocab_size - 1})."))
+        raise Refused(
+            index, BadRequest(f"A token id is outside the model's vocabulary (0 to {tokenizer.vocab_size - 1}).")
+        )
     return tokenizer.wrap(ids)
 
 

@@ -7,11 +7,8 @@ import asyncio
 import os
 import time
 
-
 from appliance import log
 from appliance.errors import ApplianceError, ModelNotFound, Unavailable
-from appliance.models.catalog import Catalog, Model
-from appliance.models.tokenizer import Tokenizer
 from appliance.supervisor.child import Control, run_child, stop_event
 from appliance.wire import heartbeat, subjects
 from appliance.wire.heartbeat import WorkerBeat
@@ -20,12 +17,13 @@ from appliance.wire.launch import Launch
 from appliance.worker.batcher import Limits
 from appliance.worker.credit import CreditFacts, credit
 from appliance.worker.dispatcher import Dispatcher
-from appliance.worker.intake import Intake, Served
+from appliance.worker.intake import Intake
 from appliance.worker.job import Job, Piece
+from appliance.worker.lanes import Lanes
 from appliance.worker.residency import Residency
 from appliance.workqueue import replies
 from appliance.workqueue.broker import Broker
-from appliance.workqueue.consumer import Delivery, LaneConsumer, settle
+from appliance.workqueue.consumer import Delivery, settle
 from appliance.workqueue.replies import Answered
 
 _log = log.Logger("worker")
@@ -44,9 +42,7 @@ class Worker:
         self._residency = Residency(launch.device, config, self._on_models)
         self._dispatcher = Dispatcher(self._residency, self._limits, self._answer)
         self._intake = Intake(self._on_ready, self._on_refused, time.monotonic)
-        self._catalog = Catalog(config.models_dir)
-        self._served: dict[str, Served] = {}
-        self._consumers: dict[str, LaneConsumer] = {}
+        self._lanes = Lanes(self._broker, config, launch.device, self._on_delivery)
         self._held: dict[str, Delivery] = {}
         self._work = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -60,7 +56,9 @@ class Worker:
         await self._rescan()
         self._state = "ready"
         self._control.report("ready", models={})
-        background = [asyncio.create_task(t) for t in (self._pump(), self._renew(), self._beat(), self._watch_catalog())]
+        background = [
+            asyncio.create_task(t) for t in (self._pump(), self._renew(), self._beat(), self._watch_catalog())
+        ]
         await stop.wait()
         await self._drain()
         for task in background:
@@ -73,7 +71,7 @@ class Worker:
 
     def _on_delivery(self, delivery: Delivery) -> None:
         item = delivery.item
-        served = self._served.get(item.model_id)
+        served = self._lanes.served(item.model_id)
         if self._state == "draining":
             self._spawn(settle(self._broker, [delivery], b"-NAK"))
         elif served is None:
@@ -105,8 +103,7 @@ class Worker:
             self._work.clear()
             self._dispatcher.pump()
             wanted = credit(self._credit_facts(), self._limits, self._config.worker.batches_ahead)
-            for consumer in self._consumers.values():
-                await consumer.want(wanted)
+            await self._lanes.want(wanted)
 
     def _credit_facts(self) -> CreditFacts:
         dispatcher = self._dispatcher
@@ -123,41 +120,19 @@ class Worker:
     async def _watch_catalog(self) -> None:
         while True:
             await asyncio.sleep(heartbeat.INTERVAL_S)
-            if self._catalog.is_stale():
+            if self._lanes.is_stale():
                 await self._rescan()
 
     async def _rescan(self) -> None:
-        """Serve what the models folder holds now: a lane and a tokenizer for each, none for what is gone."""
-        self._catalog.scan()
-        models = [model for model in self._catalog.models if _fits(model, self._launch.device)]
-        for model in models:
-            known = self._served.get(model.name)
-            if known is None or known.model.content_hash != model.content_hash:
-                await self._serve(model)
-        for name in self._served.keys() - {model.name for model in models}:
-            del self._served[name]
-            await self._consumers.pop(name).stop()
-        self._residency.want([served.model for served in self._served.values()])
-
-    async def _serve(self, model: Model) -> None:
-        try:
-            served = Served(model, Tokenizer.load(model))
-        except ApplianceError as exc:
-            _log.error("model", model=model.name, state="failed", reason=exc.message)
-            return
-        self._served[model.name] = served
-        if model.name not in self._consumers:
-            consumer = LaneConsumer(
-                self._broker, subjects.lane(model.name), self._config.queue.ack_wait_s, self._on_delivery
-            )
-            self._consumers[model.name] = consumer
-            await consumer.start()
-            self._work.set()
+        self._residency.want(await self._lanes.rescan())
+        self._work.set()
 
     def _on_models(self) -> None:
         """A model became ready or failed: tell the daemon, and look again at what waits."""
         self._control.report("models", models={name: state.state for name, state in self._residency.states().items()})
-        self._spawn(self._broker.publish(subjects.heartbeat_subject(self._launch.process_id), heartbeat.pack(self._now())))
+        self._spawn(
+            self._broker.publish(subjects.heartbeat_subject(self._launch.process_id), heartbeat.pack(self._now()))
+        )
         self._work.set()
 
     # -- life ---------------------------------------------------------------------------------
@@ -190,13 +165,14 @@ class Worker:
         )
 
     async def _drain(self) -> None:
-        """Take nothing new; the leases are kept until the work is done. The parent's deadline ends what takes too long."""
+        """Take nothing new, keep the leases until the work is done; the parent's deadline ends what takes too long."""
         self._state = "draining"
         _log.info("worker", worker=self._launch.process_id, state="draining", held=len(self._held))
-        for consumer in self._consumers.values():
-            await consumer.stop()
+        await self._lanes.stop()
         while self._held or self._tasks:
-            await asyncio.wait([asyncio.ensure_future(asyncio.sleep(0.02)), *self._tasks], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                [asyncio.ensure_future(asyncio.sleep(0.02)), *self._tasks], return_when=asyncio.FIRST_COMPLETED
+            )
 
     def _spawn(self, work: object) -> None:
         task = asyncio.ensure_future(work)  # type: ignore[call-overload]
@@ -207,11 +183,6 @@ class Worker:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("task", error)
-
-
-def _fits(model: Model, device: str) -> bool:
-    """A virtual device runs fake models only; a real one runs all."""
-    return model.runtime == "fake" or not device.startswith("virtual")
 
 
 def main() -> int:

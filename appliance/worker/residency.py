@@ -1,4 +1,4 @@
-"""Which models are in memory: one task loads what is wanted, in an engine per runtime, and again after an engine died."""
+"""Which models are in memory: one task loads what is wanted, an engine per runtime, and again after one died."""
 
 from __future__ import annotations
 
@@ -164,7 +164,9 @@ class Residency:
         started = time.monotonic()
         reason = await engine.died
         lived_s = time.monotonic() - started
-        self._engine_failures[engine.runtime] = failures_after_exit(self._engine_failures.get(engine.runtime, 0), lived_s)
+        self._engine_failures[engine.runtime] = failures_after_exit(
+            self._engine_failures.get(engine.runtime, 0), lived_s
+        )
         self.restarts += 1
         _log.warning("engine", runtime=engine.runtime, pid=engine.pid, state="died", reason=reason, lived_s=lived_s)
         for resident in self.residents.values():

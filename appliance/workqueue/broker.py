@@ -50,7 +50,7 @@ class Broker:
             name=self._process_id,
             inbox_prefix=self.inbox,
             max_reconnect_attempts=-1,
-            reconnect_time_wait=0.1,
+            reconnect_time_wait=0.1,  # type: ignore[arg-type]  # annotated int, used in asyncio.sleep
             connect_timeout=2,
             ping_interval=5,
             max_outstanding_pings=2,

@@ -94,7 +94,7 @@ class LaneConsumer:
         self._on_delivery(Delivery(item, message.reply, self._broker.epoch, _delivered(message.reply)))
 
     async def _on_status(self, headers: dict[str, str]) -> None:
-        """A pull ended or the server is alive: 100 heartbeat, 404 empty, 408 expired, 409 consumer changed, 503 gone."""
+        """A pull ended, or lives: 100 heartbeat, 404 empty, 408 expired, 409 consumer changed, 503 gone."""
         status = headers.get("Status", "")
         if status == "100":
             return
@@ -147,7 +147,7 @@ def _delivered(ack_subject: str) -> int:
 
 
 async def settle(broker: Broker, deliveries: Iterable[Delivery], verb: bytes) -> None:
-    """Send `+ACK`, `-NAK`, `+TERM` or `+WPI` for each; those leased from an earlier server life are not ours any more."""
+    """Send `+ACK`, `-NAK`, `+TERM` or `+WPI` for each; what an earlier life of the server leased is not ours now."""
     for delivery in deliveries:
         if delivery.epoch == broker.epoch:
             await broker.publish(delivery.ack_subject, verb)

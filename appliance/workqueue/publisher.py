@@ -1,6 +1,6 @@
-"""The gateway's end of the queue: it holds every item until its answer is there, and publishes again what the broker lost.
+"""The gateway's end of the queue: it holds every item until its answer is there, and publishes again what was lost.
 
-The broker is never the only copy, so it may be killed at any moment.
+So the broker is never the only copy, and may be killed at any moment.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ class Publisher:
         """
         payload = items.pack_item(item)
         if len(payload) > MAX_PAYLOAD_BYTES - 1024:
-            raise BodyTooLarge(f"One input is too large: {len(payload)} bytes; the limit is {MAX_PAYLOAD_BYTES - 1024}.")
+            raise BodyTooLarge(
+                f"One input is too large: {len(payload)} bytes; the limit is {MAX_PAYLOAD_BYTES - 1024}."
+            )
         held = Held(item.item_id, subjects.lane_subject(lane), payload, asyncio.get_running_loop().create_future())
         self._held[item.item_id] = held
         await self._send(held)
@@ -163,7 +165,7 @@ class Publisher:
         return True
 
     async def _restore(self) -> None:
-        """After a reconnection: the server may have been another one, with an empty memory. Send all that is held again."""
+        """After a reconnection the server may be another one, with an empty memory: send all that is held again."""
         await self._broker.ensure_live(self._queue)
         for held in list(self._held.values()):
             self.republished += 1

@@ -56,15 +56,15 @@ def import_model(
     Raises UnsupportedModel where the model is of a kind that would be answered wrongly, CorruptModel where its
     files contradict each other. The graph itself is not run here: the caller checks it against golden.json.
     """
-    progress("read", 0, None)
+    progress("read the weights", 0, None)
     config = ModelConfig.read(folder)
     settings = read_settings(folder)
     encoder = _encoder(config, folder)
     tokenizer = _tokenizer(folder, staged, encoder, settings)
     max_tokens = min(settings.max_tokens or encoder.max_tokens, encoder.max_tokens)
-    progress("convert", 0, None)
+    progress("convert to ONNX", 0, None)
     _write_graph(encoder, staged)
-    progress("reference", 0, None)
+    progress("compute the expected answers", 0, None)
     write_golden(_golden(encoder, tokenizer, settings, max_tokens), staged)
     model = Model(
         name=name,
@@ -122,9 +122,13 @@ def _write_graph(encoder: Encoder, staged: Path) -> None:
 
 def _golden(encoder: Encoder, tokenizer: Tokenizer, settings: SentenceSettings, max_tokens: int) -> Golden:
     texts = golden_texts(tokenizer, max_tokens)
-    vectors = [pool(states, settings.pooling, settings.normalize) for states in encoder.reference(list(texts.values()))]
+    with np.errstate(all="ignore"):  # broken weights are told below, in a sentence
+        states = encoder.reference(list(texts.values()))
+        vectors = [pool(each, settings.pooling, settings.normalize) for each in states]
     if not all(np.isfinite(vector).all() for vector in vectors):
-        raise CorruptModel("the weights give NaN or infinity for ordinary texts; they are broken, fetch the model again")
+        raise CorruptModel(
+            "the weights give NaN or infinity for ordinary texts; they are broken, fetch the model again"
+        )
     inputs = [
         GoldenInput(text, ids, [round(float(value), 7) for value in vector])
         for (text, ids), vector in zip(texts.items(), vectors, strict=True)

@@ -82,10 +82,14 @@ def check_tensors(sizes: BertConfig, weights: Weights) -> None:
         if name not in weights.names:
             raise CorruptModel(f"tensor {name} is missing from the weights")
         if weights.shape(name) != shape:
-            raise CorruptModel(f"tensor {name} has shape {list(weights.shape(name))}; config.json makes it {list(shape)}")
+            raise CorruptModel(
+                f"tensor {name} has shape {list(weights.shape(name))}; config.json makes it {list(shape)}"
+            )
     for name in sorted(weights.names - set(expected)):
         if not name.startswith(_UNUSED):
-            raise UnsupportedModel(f"tensor {name} is no part of a BERT encoder; leaving it out would change the answers")
+            raise UnsupportedModel(
+                f"tensor {name} is no part of a BERT encoder; leaving it out would change the answers"
+            )
 
 
 def _shapes(sizes: BertConfig) -> dict[str, tuple[int, ...]]:

