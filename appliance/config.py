@@ -80,18 +80,16 @@ class Worker:
         '"gpu0", "virtual0" (serves fake models only).',
     )
     batch_tokens: int = _setting(
-        512,
-        "Padded tokens (longest x count) in one batch. 512 suits a CPU's caches; a GPU takes 16,384 and more.",
-        low=16,
-        high=10_000_000,
+        0, "Padded tokens (longest x count) in a batch. 0: as suits the device.", low=0, high=10**7
     )
-    batch_items: int = _setting(64, "Most inputs in one batch.", low=1, high=4096)
+    batch_items: int = _setting(0, "Most inputs in one batch. 0: as suits the device.", low=0, high=4096)
     overhead_tokens: int = _setting(
-        32,
-        "What a batch costs before its first token, in tokens: the larger, the more padding pays.",
+        0,
+        "A batch's fixed cost, in tokens: the larger, the more padding pays. 0: as suits the device.",
         low=0,
         high=1_000_000,
     )
+    streams: int = _setting(0, "Batches that a device runs at once. 0: as suits the device.", low=0, high=64)
     batches_ahead: int = _setting(
         2, "Batches' worth of items to hold beyond the running ones, tokenised and ready.", low=1, high=64
     )

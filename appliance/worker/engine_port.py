@@ -27,9 +27,9 @@ class EngineDied(EngineFailed):
 class EnginePort(asyncio.Protocol):
     """Lives as long as its process. `running` is how many batches are in it; the caller keeps it at `streams`."""
 
-    def __init__(self, runtime: str, device: str, config: Config) -> None:
+    def __init__(self, runtime: str, device: str, streams: int, config: Config) -> None:
         self.runtime = runtime
-        self.streams = _streams(device)
+        self.streams = streams
         self.running = 0
         self.pid = 0
         self.died: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -175,12 +175,3 @@ class EnginePort(asyncio.Protocol):
         self._timers.pop(batch_id).cancel()
         self.running -= 1
         return self._batches.pop(batch_id)
-
-
-def _streams(device: str) -> int:
-    """Return how many batches a device runs at once.
-
-    On the CPU two batches share one thread pool: where gateway or broker take a core away from one of them for a
-    moment the other goes on, and nobody waits at an operator's barrier. A GPU or virtual device runs one.
-    """
-    return 2 if device == "cpu" else 1

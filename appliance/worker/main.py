@@ -14,7 +14,7 @@ from appliance.wire import heartbeat, subjects
 from appliance.wire.heartbeat import WorkerBeat
 from appliance.wire.items import failure
 from appliance.wire.launch import Launch
-from appliance.worker.batcher import Limits
+from appliance.worker import profile as profiles
 from appliance.worker.credit import CreditFacts, credit
 from appliance.worker.dispatcher import Dispatcher
 from appliance.worker.intake import Intake
@@ -38,8 +38,9 @@ class Worker:
         self._config = config
         self._control = control
         self._broker = Broker(launch.broker, launch.process_id)
-        self._limits = Limits(config.worker.batch_tokens, config.worker.batch_items, config.worker.overhead_tokens)
-        self._residency = Residency(launch.device, config, self._on_models)
+        profile = profiles.of_device(launch.device, config.worker)
+        self._limits = profile.limits
+        self._residency = Residency(launch.device, profile.streams, config, self._on_models)
         self._dispatcher = Dispatcher(self._residency, self._limits, self._answer)
         self._intake = Intake(self._on_ready, self._on_refused, time.monotonic)
         self._lanes = Lanes(self._broker, config, launch.device, self._on_delivery)

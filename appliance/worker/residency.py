@@ -45,11 +45,12 @@ class Resident:
 class Residency:
     """Owns the engines and the models in them. `on_change` is called whenever a model becomes ready or fails."""
 
-    def __init__(self, device: str, config: Config, on_change: Callable[[], None]) -> None:
+    def __init__(self, device: str, streams: int, config: Config, on_change: Callable[[], None]) -> None:
         self.residents: dict[str, Resident] = {}
         self.engines: dict[str, EnginePort] = {}
         self.restarts = 0
         self._device = device
+        self._streams = streams
         self._config = config
         self._on_change = on_change
         self._backoff = Backoff(config.supervisor.restart_min_s, config.supervisor.restart_max_s)
@@ -151,7 +152,7 @@ class Residency:
         failures = self._engine_failures.get(runtime, 0)
         if failures > 1:  # the first death may be anybody's; restart at once
             await asyncio.sleep(self._backoff.delay_s(failures - 1))
-        engine = self.engines[runtime] = EnginePort(runtime, self._device, self._config)
+        engine = self.engines[runtime] = EnginePort(runtime, self._device, self._streams, self._config)
         watcher = asyncio.create_task(self._watch(engine))
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
