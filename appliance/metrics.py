@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -22,11 +23,16 @@ _tokens = Counter("appliance_tokens", "Tokens answered for, by model.", ("model"
 
 def request_done(route: str, status: int, duration_s: float, model: str, inputs: int, tokens: int) -> None:
     """Count one finished request. `route` and `model` are of our choosing, never a client's text."""
-    _requests.labels(route, status).inc()
-    _seconds.labels(route).observe(duration_s)
+    _requests_of(route, status).inc()
+    _seconds_of(route).observe(duration_s)
     if model:
-        _inputs.labels(model).inc(inputs)
-        _tokens.labels(model).inc(tokens)
+        _inputs_of(model).inc(inputs)
+        _tokens_of(model).inc(tokens)
+
+
+# labels() checks and locks at each call; what it returns never changes.
+_requests_of, _seconds_of = cache(_requests.labels), cache(_seconds.labels)
+_inputs_of, _tokens_of = cache(_inputs.labels), cache(_tokens.labels)
 
 
 class WorkerCollector(Collector):

@@ -50,7 +50,7 @@ class ApplianceUnderTest:
         self.ready_s = time.perf_counter() - start
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, at: TracebackType | None) -> None:
         self._stop()
 
     @property
@@ -101,8 +101,10 @@ class ApplianceUnderTest:
 
     def _stop(self) -> None:
         """SIGTERM, and see that every process is gone. Raises MeasureError where one had to be killed."""
-        assert self._popen is not None and self._log is not None
-        members = [one for group in processes.by_role(self.pid).values() for one in group] if self._popen.poll() is None else []
+        assert self._popen is not None
+        assert self._log is not None
+        is_up = self._popen.poll() is None
+        members = [one for group in self.processes().values() for one in group] if is_up else []
         self._popen.send_signal(signal.SIGTERM)
         try:
             self._popen.wait(_STOP_S)
@@ -114,7 +116,8 @@ class ApplianceUnderTest:
         for process in left:
             process.kill()
         if left or self._popen.returncode:
-            raise MeasureError(f"The appliance did not stop cleanly: status {self._popen.returncode}, {len(left)} left over.")
+            status = self._popen.returncode
+            raise MeasureError(f"The appliance did not stop cleanly: status {status}, {len(left)} processes left over.")
 
 
 def free_port() -> int:

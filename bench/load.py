@@ -116,7 +116,7 @@ class Client(asyncio.Protocol):
 
 
 async def run(port: int, requests: list[bytes], clients: int, warmup_s: float, seconds: float) -> dict[str, object]:
-    """Run `clients` closed loops on loopback for `warmup_s` + `seconds`; only what is answered in the last part counts."""
+    """Run `clients` closed loops on loopback; what is answered in the `seconds` after `warmup_s` counts."""
     tally = Tally()
     loop = asyncio.get_running_loop()
     made = [
@@ -138,7 +138,10 @@ async def run(port: int, requests: list[bytes], clients: int, warmup_s: float, s
 
 def http_requests(port: int, bodies: list[bytes]) -> list[bytes]:
     """Return the bytes to send for each JSON body."""
-    head = b"POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    head = (
+        b"POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n"
+        b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    )
     return [head % (port, len(body)) + body for body in bodies]
 
 
@@ -148,7 +151,7 @@ def main() -> None:
     parser.add_argument("--model", required=True)
     parser.add_argument("--kind", choices=list(KINDS), default="short")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=20_000, help="texts to make; they are sent again from the first if used up")
+    parser.add_argument("--count", type=int, default=20_000, help="texts to make, sent again once all were")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--warmup", type=float, default=1.0, help="seconds")
     parser.add_argument("--seconds", type=float, default=5.0)

@@ -23,8 +23,9 @@ class MeasureError(Exception):
 
 @dataclass(frozen=True)
 class Window:
-    """`result` is what the subprocess said; `cpu_s` is processor time by role; `foreign` the share of all the cores' time
-    that was used by neither, so by other programs or, on a virtual machine, by its neighbours.
+    """What the subprocess said (`result`) and the processor time by role (`cpu_s`).
+
+    `foreign` is the share of the cores that others had: other programs or, on a virtual machine, its neighbours.
     """
 
     result: dict[str, Any]

@@ -30,7 +30,7 @@ class Pair:
 
 @dataclass
 class Row:
-    """`pairs` in the order measured; the median of their values is held against the bar. `details` is per-row material."""
+    """`pairs` in the order measured; the median of their values is held against the bar."""
 
     name: str
     what: str

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from appliance.errors import Unavailable
 from appliance.models.catalog import Catalog
 from appliance.wire import heartbeat
 from appliance.wire.heartbeat import DaemonBeat, WorkerBeat
@@ -22,6 +23,7 @@ class Fleet:
         self._catalog = catalog
         self._workers: dict[str, tuple[float, WorkerBeat]] = {}
         self._daemon: DaemonBeat | None = None
+        self._unusable: dict[str, str] = {}
 
     async def on_beat(self, message: Message) -> None:
         beat = heartbeat.unpack(message.data)
@@ -32,6 +34,21 @@ class Fleet:
         self._workers[beat.worker_id] = (now, beat)
         for worker_id in [w for w, (at, _) in self._workers.items() if now - at > _FORGET_AFTER_S]:
             del self._workers[worker_id]
+        self._unusable = dict(self._failed_everywhere())
+
+    def _failed_everywhere(self) -> Iterator[tuple[str, str]]:
+        """Yield (model, reason) for each that some worker failed to load and none has, or is about to have."""
+        fresh = [beat for beat, is_fresh in self.workers() if is_fresh]
+        for name in {name for beat in fresh for name in beat.models}:
+            states = [beat.models[name] for beat in fresh if name in beat.models]
+            if all(state.state == "failed" for state in states):
+                yield name, states[0].reason
+
+    def require_usable(self, name: str) -> None:
+        """Raise Unavailable for a model that no worker could load: its requests would wait for nothing."""
+        reason = self._unusable.get(name)
+        if reason is not None:
+            raise Unavailable(f"The model {name} cannot be used: {reason}")
 
     def workers(self) -> Iterator[tuple[WorkerBeat, bool]]:
         """Yield each worker's latest beat and whether it is fresh."""

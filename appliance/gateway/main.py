@@ -67,7 +67,7 @@ class Gateway:
         server = self._launch.config.server
         asker = Asker(self._publisher, self._launch.config.queue, self._gateway_id, server.request_timeout_s)
         app = web.Application(middlewares=[self._noting.middleware()], client_max_size=server.max_body_bytes)
-        app.add_routes(OpenAI(self._catalog, asker, server.max_inputs).routes())
+        app.add_routes(OpenAI(self._catalog, self._fleet, asker, server.max_inputs).routes())
         app.add_routes(Ops(self._fleet, self._broker, self._publisher, self._noting).routes())
         # A handler is cancelled when its client hangs up: work whose caller is gone is not run.
         runner = web.AppRunner(

@@ -6,14 +6,14 @@ import asyncio
 import re
 import time
 from dataclasses import dataclass
-from secrets import token_hex
+from random import getrandbits
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from appliance import log, metrics
 from appliance.errors import ApplianceError, Internal, Unavailable
-from appliance.gateway.render import error_response, http_error_response
+from appliance.gateway.render import CLIENT_GONE, error_response, http_error_response
 
 _log = log.Logger("gateway")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -54,13 +54,13 @@ class Noting:
     async def _around(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         start = time.perf_counter()
         given = request.headers.get("X-Request-Id", "")
-        note = Note(given if _REQUEST_ID.fullmatch(given) else token_hex(8))
+        note = Note(given if _REQUEST_ID.fullmatch(given) else f"{getrandbits(64):016x}")
         request[NOTE] = note
         self.in_flight += 1
         try:
             response = await self._answer(request, handler, note)
         except asyncio.CancelledError:
-            self._write(request, note, 499, start)
+            self._write(request, note, CLIENT_GONE, start)
             raise
         finally:
             self.in_flight -= 1

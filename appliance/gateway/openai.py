@@ -12,6 +12,7 @@ from aiohttp import web
 from appliance.errors import BadRequest, ModelNotFound, OperationNotSupported
 from appliance.gateway.asking import Answer, Asker, Input, Question
 from appliance.gateway.body import Fields, kind_of, read_json
+from appliance.gateway.fleet import Fleet
 from appliance.gateway.noted import NOTE, Note
 from appliance.gateway.render import json_response
 from appliance.models.catalog import Catalog, Model
@@ -22,8 +23,9 @@ MAX_TRUNCATED_LISTED = 100
 class OpenAI:
     """The handlers; `max_inputs` is the documented limit of one request."""
 
-    def __init__(self, catalog: Catalog, asker: Asker, max_inputs: int) -> None:
+    def __init__(self, catalog: Catalog, fleet: Fleet, asker: Asker, max_inputs: int) -> None:
         self._catalog = catalog
+        self._fleet = fleet
         self._asker = asker
         self._max_inputs = max_inputs
 
@@ -49,6 +51,7 @@ class OpenAI:
             raise OperationNotSupported(
                 f"{model.name} does not do embed; it does {', '.join(model.operations)}.", param="model"
             )
+        self._fleet.require_usable(model.name)
         inputs = inputs_of(fields, self._max_inputs, model.limits.vocab_size)
         dimensions = _dimensions(fields.get("dimensions"), model.name, model.embed.dimensions)
         options = (("dimensions", dimensions),) if dimensions else ()

@@ -7,7 +7,7 @@ from aiohttp import web
 from appliance import __version__, metrics
 from appliance.gateway.fleet import Fleet
 from appliance.gateway.noted import Noting
-from appliance.gateway.render import json_response
+from appliance.gateway.render import NOT_READY, json_response
 from appliance.workqueue.broker import Broker
 from appliance.workqueue.publisher import Publisher
 
@@ -35,7 +35,7 @@ class Ops:
     async def readyz(self, request: web.Request) -> web.Response:
         why = self._not_ready()
         if why:
-            return json_response({"status": "not ready", "reason": why}, 503, {"Retry-After": "1"})
+            return json_response({"status": "not ready", "reason": why}, NOT_READY, {"Retry-After": "1"})
         return json_response({"status": "ready"})
 
     def _not_ready(self) -> str:

@@ -22,6 +22,11 @@ _STATUS: dict[type[ApplianceError], int] = {
     ApplianceError: 500,
 }
 
+NOT_READY = 503
+CLIENT_GONE = 499
+"""In the log and the metrics only: whoever hung up receives nothing."""
+
+_JSON = {"Content-Type": "application/json"}
 _TYPES = {400: "invalid_request_error", 404: "invalid_request_error", 429: "rate_limit_error", 503: "overloaded_error"}
 
 
@@ -34,7 +39,7 @@ def status_of(error: ApplianceError) -> int:
 
 
 def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
-    return web.Response(body=orjson.dumps(value), status=status, content_type="application/json", headers=headers)
+    return web.Response(body=orjson.dumps(value), status=status, headers={**_JSON, **headers} if headers else _JSON)
 
 
 def error_response(error: ApplianceError) -> web.Response:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 LIVE = "LIVE"
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
 INTERACTIVE = "interactive"
@@ -18,6 +20,7 @@ def _token(name: str) -> str:
     return "".join(chr(b) if b in _PLAIN else f"={b:02X}" for b in name.lower().encode())
 
 
+@lru_cache(maxsize=1024)
 def lane(model_id: str, klass: str = INTERACTIVE) -> str:
     """Return the lane's name, also its durable consumer's: `<class>-<model>`."""
     return f"{klass}-{_token(model_id)}"

@@ -9,16 +9,17 @@ from collections.abc import Callable
 from appliance import log
 from appliance.errors import ApplianceError, EngineFailed, Unavailable
 from appliance.wire.frames import BatchDone
-from appliance.wire.items import failure
+from appliance.wire.items import WorkResult, failure
 from appliance.worker import batcher
 from appliance.worker.batcher import Batch, Limits
 from appliance.worker.engine_port import EnginePort
 from appliance.worker.job import Job, Key, Piece
 from appliance.worker.residency import Residency, State
 from appliance.workqueue.consumer import Delivery
-from appliance.workqueue.replies import Answered
 
 _log = log.Logger("dispatcher")
+
+Finished = tuple[Delivery, WorkResult]
 
 
 class Dispatcher:
@@ -27,7 +28,7 @@ class Dispatcher:
     `answer` takes the finished results of a batch; it sends them and acks.
     """
 
-    def __init__(self, residency: Residency, limits: Limits, answer: Callable[[list[Answered]], None]) -> None:
+    def __init__(self, residency: Residency, limits: Limits, answer: Callable[[list[Finished]], None]) -> None:
         self.held_pieces = 0
         self.held_tokens = 0
         self.counters = dict.fromkeys(
@@ -100,7 +101,7 @@ class Dispatcher:
 
     def _finish(self, batch: Batch, done: BatchDone) -> None:
         self._count(batch, done)
-        answered: list[Answered] = []
+        answered: list[Finished] = []
         for position, (piece, output) in enumerate(zip(batch.pieces, done.outputs, strict=True)):
             wrong = done.errors.get(position)
             if wrong is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
 from array import array
@@ -60,13 +61,17 @@ class EnginePort(asyncio.Protocol):
             StartEngine(
                 self.runtime,
                 self._device,
-                self._config.engine.threads,
+                self._threads(),
                 self.streams,
                 settings.level,
                 settings.format == "json",
             )
         )
         await asyncio.wait_for(self._started, self._config.supervisor.start_timeout_s)
+
+    def _threads(self) -> int:
+        """Return the pool size for each session: the streams' own threads and the pool's together fill the cores."""
+        return self._config.engine.threads or max(1, len(os.sched_getaffinity(0)) - self.streams + 1)
 
     async def load(self, model_id: str, folder: Path) -> ModelLoaded:
         """Load a model. Raises EngineDied when the process ends or takes too long over it."""

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from appliance import log
 from appliance.config import Config
 from appliance.errors import ApplianceError
+from appliance.models import golden
 from appliance.models.catalog import Catalog, Model
 from appliance.models.tokenizer import Tokenizer
 from appliance.wire import subjects
+from appliance.wire.heartbeat import ModelState
 from appliance.worker.intake import Served
 from appliance.workqueue.broker import Broker
 from appliance.workqueue.consumer import Delivery, LaneConsumer
@@ -18,7 +20,10 @@ _log = log.Logger("lanes")
 
 
 class Lanes:
-    """Follows the models folder. Deliveries of every lane come to `on_delivery`."""
+    """Follows the models folder. Deliveries of every lane come to `on_delivery`.
+
+    `broken` holds the models that fit the device and cannot be served: their texts cannot be turned into tokens.
+    """
 
     def __init__(self, broker: Broker, config: Config, device: str, on_delivery: Callable[[Delivery], None]) -> None:
         self._broker = broker
@@ -28,6 +33,7 @@ class Lanes:
         self._catalog = Catalog(config.models_dir)
         self._served: dict[str, Served] = {}
         self._consumers: dict[str, LaneConsumer] = {}
+        self.broken: dict[str, ModelState] = {}
 
     def served(self, model_id: str) -> Served | None:
         return self._served.get(model_id)
@@ -39,6 +45,7 @@ class Lanes:
     async def rescan(self) -> list[Model]:
         """Serve what the models folder holds now, and nothing that is gone; return the models served."""
         self._catalog.scan()
+        self.broken.clear()
         models = [model for model in self._catalog.models if _fits(model, self._device)]
         for model in models:
             known = self._served.get(model.name)
@@ -50,11 +57,16 @@ class Lanes:
         return [served.model for served in self._served.values()]
 
     async def _serve(self, model: Model) -> None:
+        self.broken.pop(model.name, None)
         try:
-            self._served[model.name] = Served(model, Tokenizer.load(model))
+            tokenizer = Tokenizer.load(model)
+            if (model.folder / golden.GOLDEN_FILE).exists():
+                golden.check_tokens(golden.read_golden(model.folder), tokenizer)
         except ApplianceError as exc:
             _log.error("model", model=model.name, state="failed", reason=exc.message)
+            self.broken[model.name] = ModelState("failed", exc.message)
             return
+        self._served[model.name] = Served(model, tokenizer)
         if model.name not in self._consumers:
             consumer = LaneConsumer(self._broker, subjects.lane(model.name), self._ack_wait_s, self._on_delivery)
             self._consumers[model.name] = consumer

@@ -11,12 +11,12 @@ from appliance import log
 from appliance.errors import ApplianceError, ModelNotFound, Unavailable
 from appliance.supervisor.child import Control, run_child, stop_event
 from appliance.wire import heartbeat, subjects
-from appliance.wire.heartbeat import WorkerBeat
+from appliance.wire.heartbeat import ModelState, WorkerBeat
 from appliance.wire.items import failure
 from appliance.wire.launch import Launch
 from appliance.worker import profile as profiles
 from appliance.worker.credit import CreditFacts, credit
-from appliance.worker.dispatcher import Dispatcher
+from appliance.worker.dispatcher import Dispatcher, Finished
 from appliance.worker.intake import Intake
 from appliance.worker.job import Job, Piece
 from appliance.worker.lanes import Lanes
@@ -24,7 +24,6 @@ from appliance.worker.residency import Residency
 from appliance.workqueue import replies
 from appliance.workqueue.broker import Broker
 from appliance.workqueue.consumer import Delivery, settle
-from appliance.workqueue.replies import Answered
 
 _log = log.Logger("worker")
 
@@ -44,7 +43,7 @@ class Worker:
         self._dispatcher = Dispatcher(self._residency, self._limits, self._answer)
         self._intake = Intake(self._on_ready, self._on_refused, time.monotonic)
         self._lanes = Lanes(self._broker, config, launch.device, self._on_delivery)
-        self._held: dict[str, Delivery] = {}
+        self._held: dict[str, list[Delivery]] = {}
         self._work = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._mean_inputs, self._mean_tokens = 1.0, 16.0
@@ -78,8 +77,11 @@ class Worker:
         elif served is None:
             error = ModelNotFound(f"The model {item.model_id} is not here any more.")
             self._answer([(delivery, failure(item.item_id, error))])
+        elif item.item_id in self._held:
+            # It came again while we hold it: the broker lost its memory, or our lease. Run once, ack both.
+            self._held[item.item_id].append(delivery)
         else:
-            self._held[item.item_id] = delivery
+            self._held[item.item_id] = [delivery]
             self._mean_inputs += 0.05 * (len(item.inputs) - self._mean_inputs)
             self._intake.accept(delivery, served)
 
@@ -91,9 +93,8 @@ class Worker:
     def _on_refused(self, delivery: Delivery, index: int, error: ApplianceError) -> None:
         self._dispatcher.refuse(delivery, index, error)
 
-    def _answer(self, answered: list[Answered]) -> None:
-        for delivery, _ in answered:
-            self._held.pop(delivery.item.item_id, None)
+    def _answer(self, finished: list[Finished]) -> None:
+        answered = [(self._held.pop(d.item.item_id, [d]), result) for d, result in finished]
         self._spawn(replies.send(self._broker, answered))
         self._work.set()
 
@@ -114,7 +115,7 @@ class Worker:
         """Keep the leases of what is held: a third of the time to redelivery, so that one lost renewal is no loss."""
         while True:
             await asyncio.sleep(self._config.queue.ack_wait_s / 3)
-            await settle(self._broker, list(self._held.values()), b"+WPI")
+            await settle(self._broker, [d for held in self._held.values() for d in held], b"+WPI")
 
     # -- models -------------------------------------------------------------------------------
 
@@ -128,9 +129,12 @@ class Worker:
         self._residency.want(await self._lanes.rescan())
         self._work.set()
 
+    def _models(self) -> dict[str, ModelState]:
+        return {**self._residency.states(), **self._lanes.broken}
+
     def _on_models(self) -> None:
         """A model became ready or failed: tell the daemon, and look again at what waits."""
-        self._control.report("models", models={name: state.state for name, state in self._residency.states().items()})
+        self._control.report("models", models={name: state.state for name, state in self._models().items()})
         self._spawn(
             self._broker.publish(subjects.heartbeat_subject(self._launch.process_id), heartbeat.pack(self._now()))
         )
@@ -159,7 +163,7 @@ class Worker:
             pid=os.getpid(),
             state=self._state,
             reason="",
-            models=self._residency.states(),
+            models=self._models(),
             engines=engines,
             held_items=len(self._held),
             counters={**self._dispatcher.counters, "engine_restarts": float(self._residency.restarts)},

@@ -17,8 +17,8 @@ class Profile:
 
 
 # On the CPU time is linear in padded tokens from the first one on (MiniLM: 0.23 ms a token and core, 1 ms a batch), so
-# padding never pays and small batches stay in the caches. Two batches at once share one thread pool: where gateway or
-# broker take a core from one of them for a moment the other goes on, and nobody waits at an operator's barrier.
+# padding never pays and small batches stay in the caches. Two batches at once: where gateway or broker take a core from
+# one of them for a moment the other goes on, and nobody waits at an operator's barrier.
 _CPU = Profile(Limits(batch_tokens=512, batch_items=64, overhead_tokens=8), streams=2)
 # A GPU is far from busy below some thousand tokens.
 _GPU = Profile(Limits(batch_tokens=16384, batch_items=256, overhead_tokens=1024), streams=1)

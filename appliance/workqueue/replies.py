@@ -19,7 +19,8 @@ _CONFIRM_S = 2.0
 _TRIES = 5
 _MESSAGE_BYTES = 4 << 20
 
-Answered = tuple[Delivery, WorkResult]
+Answered = tuple[list[Delivery], WorkResult]
+"""An item's deliveries (more than one where it came again while it was held) and its one result."""
 
 
 async def send(broker: Broker, answered: list[Answered]) -> None:
@@ -28,12 +29,12 @@ async def send(broker: Broker, answered: list[Answered]) -> None:
     Nobody listening means that the gateway, and with it the caller, is gone: ack and drop.
     """
     groups: dict[str, list[Answered]] = defaultdict(list)
-    for delivery, result in answered:
-        groups[delivery.item.gateway_id].append((delivery, result))
+    for entry in answered:
+        groups[entry[0][0].item.gateway_id].append(entry)
     for gateway_id, group in groups.items():
         for part in _parts(group):
             if await _confirmed(broker, gateway_id, [result for _, result in part]):
-                await settle(broker, [delivery for delivery, _ in part], b"+ACK")
+                await settle(broker, [delivery for deliveries, _ in part for delivery in deliveries], b"+ACK")
 
 
 async def _confirmed(broker: Broker, gateway_id: str, results: list[WorkResult]) -> bool:

@@ -1,0 +1,169 @@
+"""Hand-written stand-ins for the unit tests. They record what was done, and what must never happen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from appliance.config import Queue
+from appliance.errors import Unavailable
+from appliance.runtimes.base import Floats, Ints
+from appliance.wire import items
+from appliance.wire.frames import BatchDone
+from appliance.worker.batcher import Batch
+from appliance.worker.residency import State
+
+
+class FakeClock:
+    """A clock that stands until told."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class FakeMessage:
+    """What a subscription's callback gets."""
+
+    subject: str = ""
+    data: bytes = b""
+    reply: str = ""
+    headers: dict[str, str] | None = None
+
+
+@dataclass
+class Published:
+    subject: str
+    data: bytes
+    reply: str
+    headers: dict[str, str] | None
+
+
+@dataclass
+class FakeBroker:
+    """A broker without a server. `answers` scripts `request`: an answer, None (nobody listens) or an exception.
+
+    `violations` records every ack of an item whose result nobody had confirmed before.
+    """
+
+    answers: list[bytes | None | Exception] = field(default_factory=list)
+    is_connected: bool = True
+    is_reachable: bool = True
+    epoch: int = 0
+    inbox: str = "_INBOX_fake"
+    published: list[Published] = field(default_factory=list)
+    requested: list[tuple[str, bytes]] = field(default_factory=list)
+    subscriptions: dict[str, Callable[[Any], Awaitable[None]]] = field(default_factory=dict)
+    restored: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    streams_made: int = 0
+    lanes_made: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    confirmed: set[str] = field(default_factory=set)
+    ack_subject_of: dict[str, str] = field(default_factory=dict)
+
+    async def publish(self, subject: str, data: bytes, reply: str = "", headers: dict[str, str] | None = None) -> None:
+        if not self.is_reachable:
+            raise Unavailable("scripted: the broker is away")
+        if data == b"+ACK" and subject not in self.confirmed:
+            self.violations.append(f"{subject} acked before its result was confirmed")
+        self.published.append(Published(subject, data, reply, headers))
+
+    async def request(self, subject: str, data: bytes, timeout_s: float) -> bytes | None:
+        self.requested.append((subject, data))
+        answer = self.answers.pop(0) if self.answers else b""
+        if isinstance(answer, Exception):
+            raise answer
+        self.confirmed |= {self.ack_subject_of[result.item_id] for result in items.unpack_results(data)}
+        return answer
+
+    async def subscribe(self, subject: str, callback: Callable[[Any], Awaitable[None]]) -> None:
+        self.subscriptions[subject] = callback
+
+    def on_restored(self, callback: Callable[[], Awaitable[None]]) -> None:
+        self.restored.append(callback)
+
+    async def ensure_live(self, queue: Queue) -> None:
+        self.streams_made += 1
+
+    async def ensure_lane(self, lane: str, ack_wait_s: float) -> None:
+        self.lanes_made.append(lane)
+
+    def sent(self, verb: bytes) -> list[str]:
+        """Return the subjects to which `verb` was published."""
+        return [one.subject for one in self.published if one.data == verb]
+
+
+class FakeEngine:
+    """Holds what it is given until the test finishes it. `overfilled` must stay empty."""
+
+    def __init__(self, streams: int = 1) -> None:
+        self.streams = streams
+        self.running = 0
+        self.batches: list[tuple[Batch, asyncio.Future[BatchDone]]] = []
+        self.overfilled: list[Batch] = []
+
+    def run(self, batch: Batch) -> asyncio.Future[BatchDone]:
+        if self.running >= self.streams:
+            self.overfilled.append(batch)
+        self.running += 1
+        answer: asyncio.Future[BatchDone] = asyncio.get_running_loop().create_future()
+        self.batches.append((batch, answer))
+        return answer
+
+    def finish(self, errors: dict[int, tuple[str, str]] | None = None) -> Batch:
+        """Answer the oldest running batch, each output naming its input."""
+        batch, answer = self.batches.pop(0)
+        self.running -= 1
+        outputs = [f"{piece.job.delivery.item.item_id}/{piece.index}".encode() for piece in batch.pieces]
+        answer.set_result(BatchDone(1, 0.1, outputs, errors or {}))
+        return batch
+
+    def fail(self, error: Exception) -> Batch:
+        batch, answer = self.batches.pop(0)
+        self.running -= 1
+        answer.set_exception(error)
+        return batch
+
+
+@dataclass
+class FakeResident:
+    reason: str = ""
+
+
+class FakeResidency:
+    """One engine for every model; models in `failed` cannot be used."""
+
+    def __init__(self, engine: FakeEngine) -> None:
+        self.engine = engine
+        self.failed: dict[str, str] = {}
+
+    @property
+    def residents(self) -> dict[str, FakeResident]:
+        return {name: FakeResident(reason) for name, reason in self.failed.items()}
+
+    def engine_for(self, model_id: str) -> FakeEngine | None:
+        return None if model_id in self.failed else self.engine
+
+    def state_of(self, model_id: str) -> State:
+        return State.FAILED if model_id in self.failed else State.READY
+
+
+class FakeSession:
+    """A model whose token states are given: row i of the batch gets `states[i]`, padding gets `noise`."""
+
+    def __init__(self, states: Sequence[Floats], noise: float = 99.0) -> None:
+        self.states = states
+        self.noise = noise
+
+    def run(self, ids: Ints, mask: Ints) -> dict[str, Floats]:
+        hidden = np.full((*ids.shape, self.states[0].shape[1]), self.noise, dtype=np.float32)
+        for row, states in enumerate(self.states):
+            hidden[row, : len(states)] = states
+        return {"last_hidden_state": hidden}

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.config import Queue
+from appliance.errors import ApplianceError, DeadlineExceeded, InputTooLong, NotFinite
+from appliance.gateway.asking import Answer, Asker, Input, Question, cut
+from appliance.wire.items import WorkItem, WorkResult, failure
+from appliance.workqueue.publisher import Held, Publisher
+from tests.unit.making import model
+
+TEXTS = st.lists(st.text(max_size=200) | st.lists(st.integers(0, 9), max_size=80), min_size=1, max_size=60)
+MODEL = model(content_hash="sha256:now")
+
+
+@given(TEXTS, st.integers(16, 200), st.integers(1, 8))
+def test_a_list_is_cut_into_items_within_both_limits(inputs: list[Input], tokens: int, count: int) -> None:
+    starts = list(cut(inputs, tokens, count))
+    assert starts[0] == 0
+    assert starts == sorted(set(starts))
+    for start, end in zip(starts, [*starts[1:], len(inputs)], strict=True):
+        chunk = inputs[start:end]
+        assert 1 <= len(chunk) <= count
+        sizes = [len(one) // 4 + 2 if isinstance(one, str) else len(one) for one in chunk]
+        assert sum(sizes) <= tokens or len(chunk) == 1
+
+
+class FakePublisher:
+    """Answers each submitted item by a script, or not at all; remembers what was abandoned."""
+
+    def __init__(self, script: Callable[[WorkItem], WorkResult | Exception | None]) -> None:
+        self.items: list[WorkItem] = []
+        self.abandoned: list[str] = []
+        self._script = script
+
+    async def submit(self, lane: str, item: WorkItem) -> Held:
+        self.items.append(item)
+        held = Held(item.item_id, lane, b"", asyncio.get_running_loop().create_future())
+        outcome = self._script(item)
+        if isinstance(outcome, Exception):
+            held.answer.set_exception(outcome)
+        elif outcome is not None:
+            held.answer.set_result(outcome)
+        return held
+
+    def abandon(self, held: Held) -> None:
+        self.abandoned.append(held.item_id)
+        held.answer.cancel()
+
+
+def good(item: WorkItem) -> WorkResult:
+    """Each output names its input; the second of each item counts as cut."""
+    outputs = [str(one).encode() for one in item.inputs]
+    return WorkResult(item.item_id, "sha256:now", outputs, [len(o) for o in outputs], [1] if len(outputs) > 1 else [])
+
+
+def ask(publisher: FakePublisher, inputs: list[Input], timeout_s: float = 30.0) -> Answer:
+    asker = Asker(cast(Publisher, publisher), Queue(item_inputs=3, item_tokens=1000), "g", timeout_s)
+    return asyncio.run(asker.ask(Question(MODEL, "embed", (), inputs)))
+
+
+def test_answers_come_in_the_order_of_the_inputs() -> None:
+    publisher = FakePublisher(good)
+    answer = ask(publisher, [f"t{n}" for n in range(8)])
+    assert [len(item.inputs) for item in publisher.items] == [3, 3, 2]
+    assert answer.outputs == [f"t{n}".encode() for n in range(8)]
+    assert answer.tokens == [2] * 8
+    assert answer.truncated == [1, 4, 7]
+    assert publisher.abandoned == []
+
+
+def test_items_of_one_request_have_ids_of_their_own() -> None:
+    publisher = FakePublisher(good)
+    ask(publisher, ["a"] * 10)
+    ids = [item.item_id for item in publisher.items]
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize(
+    ("count", "failing", "failed_input", "param"),
+    [(1, 0, 0, "input"), (8, 0, 2, "input[2]"), (8, 3, 1, "input[4]"), (8, 6, 0, "input[6]"), (8, 3, -1, None)],
+)
+def test_an_error_names_the_input_in_the_request_s_own_numbers(
+    count: int, failing: int, failed_input: int, param: str | None
+) -> None:
+    def script(item: WorkItem) -> WorkResult:
+        is_failing = item.item_id.endswith(f".{failing}")
+        return failure(item.item_id, InputTooLong("Long."), failed_input) if is_failing else good(item)
+
+    with pytest.raises(InputTooLong) as caught:
+        ask(FakePublisher(script), ["a"] * count)
+    assert caught.value.param == param
+
+
+def test_the_first_input_that_failed_decides_and_the_rest_is_abandoned() -> None:
+    def script(item: WorkItem) -> WorkResult | Exception | None:
+        number = int(item.item_id.rpartition(".")[2])
+        return {0: good(item), 3: failure(item.item_id, NotFinite("NaN."), 0), 6: None}[number]
+
+    publisher = FakePublisher(script)
+    with pytest.raises(NotFinite):
+        ask(publisher, ["a"] * 8)
+    assert publisher.abandoned == ["g.1.6"]
+
+
+def test_no_answer_in_time_is_an_error_of_its_own() -> None:
+    publisher = FakePublisher(lambda item: None)
+    with pytest.raises(DeadlineExceeded):
+        ask(publisher, ["a"], timeout_s=0.01)
+
+
+def test_an_answer_of_another_model_s_content_is_never_passed_on() -> None:
+    def script(item: WorkItem) -> WorkResult:
+        return WorkResult(item.item_id, "sha256:before", [b"x"], [1], [])
+
+    with pytest.raises(ApplianceError, match="replaced"):
+        ask(FakePublisher(script), ["a"])
+
+
+def test_a_caller_who_hangs_up_leaves_nothing_held() -> None:
+    async def scenario() -> None:
+        publisher = FakePublisher(lambda item: None)
+        asker = Asker(cast(Publisher, publisher), Queue(item_inputs=1), "g", 30.0)
+        inputs: list[Input] = ["a", "b", "c"]
+        request = asyncio.ensure_future(asker.ask(Question(MODEL, "embed", (), inputs)))
+        await asyncio.wait([request], timeout=0.05)
+        request.cancel()
+        await asyncio.wait([request])
+        assert sorted(publisher.abandoned) == ["g.1.0", "g.1.1", "g.1.2"]
+
+    asyncio.run(scenario())

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+from appliance.errors import EngineFailed, InputTooLong
+from appliance.wire.items import WorkResult
+from appliance.worker.batcher import Limits
+from appliance.worker.dispatcher import Dispatcher, Finished
+from appliance.worker.residency import Residency
+from tests import wait
+from tests.fakes import FakeEngine, FakeResidency
+from tests.unit.making import delivery, pieces
+
+LIMITS = Limits(batch_tokens=64, batch_items=8, overhead_tokens=4)
+
+
+class Bench:
+    """A dispatcher between a fake engine and a list of answers."""
+
+    def __init__(self, streams: int = 1) -> None:
+        self.engine = FakeEngine(streams)
+        self.residency = FakeResidency(self.engine)
+        self.answers: dict[str, WorkResult] = {}
+        self.twice: list[str] = []
+        self.dispatcher = Dispatcher(cast(Residency, self.residency), LIMITS, self._answer)
+
+    def _answer(self, finished: list[Finished]) -> None:
+        for one, result in finished:
+            if one.item.item_id in self.answers:
+                self.twice.append(one.item.item_id)
+            self.answers[one.item.item_id] = result
+
+    def add(self, item_id: str, lengths: list[int], model_id: str = "fake") -> None:
+        made = pieces(lengths, model_id, item_id)
+        self.dispatcher.add(made[0].job, made)
+
+    async def finish_all(self, fails: Callable[[str], bool] = lambda item_id: False) -> None:
+        """Let every batch run; one that holds an item for which `fails` is true fails as a whole."""
+        while self.engine.batches:
+            batch, _ = self.engine.batches[0]
+            if any(fails(piece.job.delivery.item.item_id) for piece in batch.pieces):
+                self.engine.fail(EngineFailed("scripted"))
+            else:
+                self.engine.finish()
+            await wait.turn()
+
+
+def run(scenario: Callable[[Bench], Awaitable[None]], streams: int = 1) -> None:
+    async def whole() -> None:
+        bench = Bench(streams)
+        await scenario(bench)
+        assert bench.engine.overfilled == []
+        assert bench.twice == []
+
+    asyncio.run(whole())
+
+
+def test_each_item_gets_its_own_outputs_in_order() -> None:
+    async def scenario(bench: Bench) -> None:
+        for number in range(6):
+            bench.add(f"i{number}", [2 + number, 9, 1])
+        bench.dispatcher.pump()
+        await bench.finish_all()
+        assert {name: r.outputs for name, r in bench.answers.items()} == {
+            f"i{n}": [f"i{n}/{index}".encode() for index in range(3)] for n in range(6)
+        }
+        assert bench.dispatcher.is_idle
+        assert bench.dispatcher.held_tokens == 0
+
+    run(scenario)
+
+
+def test_what_gathers_while_the_engine_is_busy_runs_together() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.add("first", [4])
+        bench.dispatcher.pump()
+        for number in range(5):
+            bench.add(f"i{number}", [4])
+            bench.dispatcher.pump()
+        await bench.finish_all()
+        assert bench.dispatcher.counters["batches"] == 2
+        assert bench.dispatcher.counters["inputs"] == 6
+
+    run(scenario)
+
+
+def test_the_engine_is_filled_before_answers_go_out() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.add("one", [4])
+        bench.dispatcher.pump()
+        bench.add("two", [4])
+        bench.engine.finish()
+        await wait.turn()
+        assert "one" in bench.answers
+        assert bench.engine.running == 1
+        await bench.finish_all()
+
+    run(scenario)
+
+
+def test_a_poison_item_is_answered_with_its_error_and_its_neighbours_with_their_vectors() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.add("blocker", [1])
+        bench.dispatcher.pump()
+        for number in range(7):
+            bench.add(f"i{number}", [4])
+        await bench.finish_all(lambda item_id: item_id == "i3")
+        assert [name for name, r in bench.answers.items() if r.error_code] == ["i3"]
+        assert bench.answers["i3"].error_code == "engine_failed"
+        assert bench.dispatcher.is_idle
+
+    run(scenario)
+
+
+def test_an_input_that_the_engine_names_fails_its_own_item_only() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.add("blocker", [1])
+        bench.dispatcher.pump()
+        bench.add("bad", [4, 4])
+        bench.add("good", [4])
+        bench.engine.finish()
+        await wait.turn()
+        batch = bench.engine.batches[0][0]
+        position = next(i for i, p in enumerate(batch.pieces) if p.job.delivery.item.item_id == "bad" and p.index == 1)
+        bench.engine.finish({position: ("not_finite", "NaN")})
+        await wait.turn()
+        assert (bench.answers["bad"].error_code, bench.answers["bad"].failed_input) == ("not_finite", 1)
+        assert not bench.answers["good"].error_code
+        assert bench.dispatcher.is_idle
+
+    run(scenario)
+
+
+def test_streams_are_kept_full_and_no_more() -> None:
+    async def scenario(bench: Bench) -> None:
+        for number in range(5):
+            bench.add(f"i{number}", [60])
+        bench.dispatcher.pump()
+        assert bench.engine.running == 2
+        await bench.finish_all()
+        assert len(bench.answers) == 5
+
+    run(scenario, streams=2)
+
+
+def test_what_waits_for_a_model_that_cannot_be_loaded_is_told_so() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.residency.failed["broken"] = "no weights"
+        bench.add("one", [4, 4], "broken")
+        bench.add("two", [4])
+        bench.dispatcher.pump()
+        assert bench.answers["one"].error_code == "unavailable"
+        assert "no weights" in bench.answers["one"].error_message
+        await bench.finish_all()
+        assert not bench.answers["two"].error_code
+        assert bench.dispatcher.is_idle
+
+    run(scenario)
+
+
+def test_a_refused_delivery_is_answered_with_the_input_s_number() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.dispatcher.refuse(delivery(), 2, InputTooLong("Long."))
+        (result,) = bench.answers.values()
+        assert (result.error_code, result.failed_input) == ("input_too_long", 2)
+
+    run(scenario)
