@@ -73,12 +73,8 @@ def _options(arguments: argparse.Namespace) -> Options:
         model=arguments.model,
         venv=arguments.venv,
         out=arguments.out,
-        config=arguments.config.read_text() if arguments.config else _DEFAULTS % len(os.sched_getaffinity(0)),
+        config=arguments.config.read_text(encoding="utf-8") if arguments.config else None,
     )
-
-
-_DEFAULTS = '[worker]\ndevices = ["cpu"]\n\n[engine]\nthreads = %d\n'
-"""The limit is that of the CPU, so no GPU may help; ONNX Runtime's own choice of threads would ignore --cores."""
 
 
 def _measured(options: Options) -> Iterator[Row]:
@@ -86,14 +82,14 @@ def _measured(options: Options) -> Iterator[Row]:
         scratch = Path(name)
         if {"short", "mixed", "one-client", "idle-memory", "start"} & set(options.rows):
             model = _model(options)
-            data = make_data(scratch / "real", model.folder, options.config)
+            data = make_data(scratch / "real", model.folder, options.config_on("cpu"))
             if {"idle-memory", "start"} & set(options.rows):
                 yield from standing_rows(options, data, _say)
             if {"short", "mixed", "one-client"} & set(options.rows):
                 with ApplianceUnderTest(data) as appliance:
                     yield from served_rows(options, appliance, model, _say)
         if "fake" in options.rows:
-            data = make_data(scratch / "pretended", make_fake_model(scratch / "fake"), options.config)
+            data = make_data(scratch / "pretended", make_fake_model(scratch / "fake"), options.config_on("virtual0"))
             with ApplianceUnderTest(data) as appliance:
                 yield fake_row(options, appliance, scratch, _say)
         if "size" in options.rows:

@@ -30,7 +30,7 @@ def facts(command_line: str) -> dict[str, str]:
         "command line": command_line,
         "CPU": cpu_model(),
         "cores used": f"{len(os.sched_getaffinity(0))} of {os.cpu_count()}",
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "system": f"{platform.system()} {platform.machine()}",
         "Python": platform.python_version(),
         **{package: _version(package) for package in _PACKAGES},
     }

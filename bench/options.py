@@ -10,7 +10,7 @@ ROWS = ("short", "mixed", "one-client", "fake", "idle-memory", "start", "size")
 
 @dataclass(frozen=True)
 class Options:
-    """`seconds` is the length of one measured window; `config` is the text of the appliance's configuration."""
+    """`seconds` is the length of a measured window; `config` the appliance's configuration as text, None: defaults."""
 
     rows: tuple[str, ...]
     seconds: float
@@ -20,4 +20,8 @@ class Options:
     model: str
     venv: Path
     out: Path
-    config: str
+    config: str | None
+
+    def config_on(self, device: str) -> str:
+        """Return the configuration; the default one names the device, since the limits are those of the CPU."""
+        return f'[worker]\ndevices = ["{device}"]\n' if self.config is None else self.config

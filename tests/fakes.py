@@ -53,7 +53,7 @@ class FakeBroker:
     `violations` records every ack of an item whose result nobody had confirmed before.
     """
 
-    answers: list[bytes | None | Exception] = field(default_factory=list)
+    answers: list[bytes | Exception | None] = field(default_factory=list)
     is_connected: bool = True
     is_reachable: bool = True
     epoch: int = 0

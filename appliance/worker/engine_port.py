@@ -20,19 +20,26 @@ from appliance.worker.batcher import Batch
 
 _log = log.Logger("engine")
 
+_DYING_S = 1.0
+"""A process that closed its socket is ending; killed sooner, it could not tell what of."""
+
 
 class EngineDied(EngineFailed):
     """The engine process ended while it held this batch; `message` says how."""
 
 
 class EnginePort(asyncio.Protocol):
-    """Lives as long as its process. `running` is how many batches are in it; the caller keeps it at `streams`."""
+    """Lives as long as its process. `running` is how many batches are in it; the caller keeps it at `streams`.
+
+    `died_at_work` says that it ended with a batch in it: that one is to blame, and may run three times at most.
+    """
 
     def __init__(self, runtime: str, device: str, streams: int, config: Config) -> None:
         self.runtime = runtime
         self.streams = streams
         self.running = 0
         self.pid = 0
+        self.died_at_work = False
         self.died: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._config = config
         self._device = device
@@ -121,7 +128,8 @@ class EnginePort(asyncio.Protocol):
 
     def _write(self, frame: Frame) -> None:
         assert self._transport is not None
-        self._transport.write(frames.pack(frame))
+        if not self._transport.is_closing():  # else the process is ending, and its burial fails what asks for an answer
+            self._transport.write(frames.pack(frame))
 
     # -- asyncio.Protocol -------------------------------------------------------------------
 
@@ -147,8 +155,11 @@ class EnginePort(asyncio.Protocol):
     async def _bury(self) -> None:
         """Wait for the process's end, for its reason, then fail everything that was in it."""
         assert self._process is not None
-        self._process.kill()
-        await self._process.exited.wait()
+        try:
+            await asyncio.wait_for(self._process.exited.wait(), _DYING_S)
+        except asyncio.TimeoutError:
+            self._process.kill()
+            await self._process.exited.wait()
         reason = self._process.reason or "closed its socket"
         error = EngineDied(f"The engine process ended: {reason}.")
         for timer in self._timers.values():
@@ -158,6 +169,7 @@ class EnginePort(asyncio.Protocol):
             if not future.done():
                 future.set_exception(error)
                 future.exception()  # seen: whoever awaits it still gets it, nobody is a case of its own
+        self.died_at_work = bool(self._batches)
         self._loads.clear()
         self._batches.clear()
         self.running = 0

@@ -77,11 +77,13 @@ class Residency:
         return resident.state if resident else State.FAILED
 
     def engine_for(self, model_id: str) -> EnginePort | None:
-        """Return the engine that holds the model, or None while it is not ready."""
+        """Return the living engine that holds the model, or None while it is not ready."""
         resident = self.residents.get(model_id)
         if resident is None or resident.state is not State.READY:
             return None
-        return self.engines.get(resident.model.runtime)
+        engine = self.engines.get(resident.model.runtime)
+        # A dead one's batches are handed back before the model is cold again: they must not go to it once more.
+        return engine if engine is not None and not engine.died.done() else None
 
     def states(self) -> dict[str, ModelState]:
         """For the heartbeat."""
@@ -123,7 +125,11 @@ class Residency:
             engine = await self._engine(model.runtime)
             loaded = await engine.load(model.name, model.folder)
         except (EngineDied, ApplianceError, asyncio.TimeoutError) as exc:
-            self._failed(resident, str(exc) or "the engine did not start in time", _CRASHES_UNTIL_FAILED)
+            port = self.engines.get(model.runtime)
+            if port is not None and port.died_at_work:
+                resident.state = State.COLD  # another model's batch took the engine with it
+            else:
+                self._failed(resident, str(exc) or "the engine did not start in time", _CRASHES_UNTIL_FAILED)
             return
         if loaded.error:
             self._failed(resident, loaded.error, 1)
@@ -165,9 +171,9 @@ class Residency:
         started = time.monotonic()
         reason = await engine.died
         lived_s = time.monotonic() - started
-        self._engine_failures[engine.runtime] = failures_after_exit(
-            self._engine_failures.get(engine.runtime, 0), lived_s
-        )
+        if not engine.died_at_work:  # else back at once: one poison input must not make everybody wait
+            failures = self._engine_failures.get(engine.runtime, 0)
+            self._engine_failures[engine.runtime] = failures_after_exit(failures, lived_s)
         self.restarts += 1
         _log.warning("engine", runtime=engine.runtime, pid=engine.pid, state="died", reason=reason, lived_s=lived_s)
         for resident in self.residents.values():

@@ -52,6 +52,4 @@ def pieces(lengths: Sequence[int], model_id: str = "fake", item_id: str = "g.1.0
     one = delivery(item(*(["text"] * len(lengths)), item_id=item_id, model_id=model_id))
     key = Key(model_id, "embed", "", ())
     job = Job(one, key, "sha256:1", list(lengths), [], [b""] * len(lengths), len(lengths))
-    return [
-        Piece(job, index, list(range(length)), arrived + index / 1e3) for index, length in enumerate(lengths)
-    ]
+    return [Piece(job, index, list(range(length)), arrived + index / 1e3) for index, length in enumerate(lengths)]

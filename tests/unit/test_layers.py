@@ -87,7 +87,7 @@ def inside(path: Path) -> str:
 
 def part_of(module: str) -> str:
     """Return the row entry that a module of ours belongs to; the bare package has none."""
-    return (module.split(".") + [""])[1]
+    return [*module.split("."), ""][1]
 
 
 def pairs() -> list[tuple[str, str]]:

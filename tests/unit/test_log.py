@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
@@ -12,30 +13,25 @@ from hypothesis import strategies as st
 from appliance import log
 
 
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    """Leave logging as it was: setup is for a whole process."""
-    root = logging.getLogger()
-    before = list(root.handlers), root.level, logging.getLogger("appliance").level
+@contextlib.contextmanager
+def captured(*, as_json: bool, level: str = "info") -> Iterator[io.StringIO]:
+    """Give what is written to standard error under `setup`; leave logging as it was, for setup is for a process."""
+    root, ours = logging.getLogger(), logging.getLogger("appliance")
+    before = list(root.handlers), root.level, ours.level, logging._srcfile
     flags = logging.logThreads, logging.logProcesses, logging.logMultiprocessing
-    yield
-    root.handlers[:], root.level = before[0], before[1]
-    logging.getLogger("appliance").setLevel(before[2])
-    logging.logThreads, logging.logProcesses, logging.logMultiprocessing = flags
-
-
-def captured(as_json: bool, level: str = "info") -> io.StringIO:
-    log.setup(level, as_json)
-    stream = io.StringIO()
-    handler = logging.getLogger().handlers[0]
-    assert isinstance(handler, logging.StreamHandler)
-    handler.setStream(stream)
-    return stream
+    with contextlib.redirect_stderr(io.StringIO()) as stream:
+        log.setup(level, as_json)
+        try:
+            yield stream
+        finally:
+            root.handlers[:], root.level, level_before, logging._srcfile = before
+            ours.setLevel(level_before)
+            logging.logThreads, logging.logProcesses, logging.logMultiprocessing = flags
 
 
 def test_a_line_is_an_event_with_its_fields() -> None:
-    stream = captured(as_json=False)
-    log.Logger("worker").info("engine", state="ready", load_s=3.23456789, pid=7)
+    with captured(as_json=False) as stream:
+        log.Logger("worker").info("engine", state="ready", load_s=3.23456789, pid=7)
     stamp, rest = stream.getvalue().split(" ", 1)
     assert rest == "INFO worker engine state=ready load_s=3.235 pid=7\n"
     assert len(stamp) == len("2026-12-01T12:00:00.000Z")
@@ -43,8 +39,8 @@ def test_a_line_is_an_event_with_its_fields() -> None:
 
 @given(st.text())
 def test_no_value_can_forge_a_line_or_a_field(value: str) -> None:
-    stream = captured(as_json=False)
-    log.Logger("worker").info("event", one=value, two="end")
+    with captured(as_json=False) as stream:
+        log.Logger("worker").info("event", one=value, two="end")
     text = stream.getvalue()
     assert text.endswith(" two=end\n")
     assert len(text.splitlines()) == 1
@@ -54,8 +50,8 @@ def test_no_value_can_forge_a_line_or_a_field(value: str) -> None:
 
 @given(st.text(), st.text())
 def test_json_is_one_object_a_line(event: str, value: str) -> None:
-    stream = captured(as_json=True)
-    log.Logger("worker").info(event, one=value, two=2)
+    with captured(as_json=True) as stream:
+        log.Logger("worker").info(event, one=value, two=2)
     lines = stream.getvalue().split("\n")
     assert lines[1:] == [""]
     fields = json.loads(lines[0])
@@ -63,17 +59,17 @@ def test_json_is_one_object_a_line(event: str, value: str) -> None:
 
 
 def test_a_percent_sign_is_only_a_percent_sign() -> None:
-    stream = captured(as_json=False)
-    log.Logger("worker").info("100%", share="%s %d")
+    with captured(as_json=False) as stream:
+        log.Logger("worker").info("100%", share="%s %d")
     assert stream.getvalue().endswith('INFO worker 100% share="%s %d"\n')
 
 
 def test_an_error_carries_its_traceback() -> None:
-    stream = captured(as_json=True)
-    try:
-        raise ValueError("reason")
-    except ValueError as exc:
-        log.Logger("gateway").error("request", exc, id="abc")
+    with captured(as_json=True) as stream:
+        try:
+            raise ValueError("reason")
+        except ValueError as exc:
+            log.Logger("gateway").error("request", exc, id="abc")
     fields = json.loads(stream.getvalue())
     assert fields["id"] == "abc"
     assert "ValueError: reason" in fields["traceback"]
@@ -89,16 +85,16 @@ def test_an_error_carries_its_traceback() -> None:
     ],
 )
 def test_what_is_less_severe_is_left_out(level: str, written: list[str]) -> None:
-    stream = captured(as_json=True, level=level)
-    logger = log.Logger("worker")
-    for name in ("debug", "info", "warning", "error"):
-        getattr(logger, name)("event")
+    with captured(as_json=True, level=level) as stream:
+        logger = log.Logger("worker")
+        for name in ("debug", "info", "warning", "error"):
+            getattr(logger, name)("event")
     assert [json.loads(line)["level"] for line in stream.getvalue().splitlines()] == written
 
 
 def test_a_library_s_warning_comes_in_our_shape() -> None:
-    stream = captured(as_json=False)
-    logging.getLogger("aiohttp.server").warning("odd %s", "thing")
-    logging.getLogger("aiohttp.server").info("chatter")
+    with captured(as_json=False) as stream:
+        logging.getLogger("aiohttp.server").warning("odd %s", "thing")
+        logging.getLogger("aiohttp.server").info("chatter")
     assert stream.getvalue().endswith("WARNING aiohttp.server odd thing\n")
     assert len(stream.getvalue().splitlines()) == 1

@@ -37,9 +37,7 @@ def test_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"appliance {__version__}\n"
 
 
-def test_check_config_tells_what_differs_from_the_defaults(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_config_tells_what_differs_from_the_defaults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "config.toml"
     path.write_text("[server]\nport = 9000\ngateways = 1\n")
     assert main(["check-config", str(path)]) == 0

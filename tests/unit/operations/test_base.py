@@ -15,7 +15,7 @@ def test_padding_keeps_every_id_in_its_place(inputs: list[list[int]]) -> None:
     longest = max(map(len, inputs))
     assert ids.tolist() == [one + [0] * (longest - len(one)) for one in inputs]
     assert mask.tolist() == [[1] * len(one) + [0] * (longest - len(one)) for one in inputs]
-    assert (ids.dtype, mask.dtype) == (np.int32, np.int32)
+    assert ids.dtype == mask.dtype == np.dtype(np.int32)
 
 
 def test_an_unknown_operation_is_a_key_error() -> None:

@@ -38,6 +38,6 @@ def test_devices_become_workers(devices: list[str], count: int, workers: list[st
     ],
 )
 def test_a_wrong_device_is_named(devices: list[str], count: int, words: str) -> None:
-    with pytest.raises(ConfigError, match="worker.devices") as caught:
+    with pytest.raises(ConfigError, match=r"worker\.devices") as caught:
         gpus.resolve(devices, count)
     assert words in caught.value.message

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from appliance.wire import frames
 from appliance.wire.frames import BatchDone, BatchFailed, Frame, LoadModel, ModelLoaded, RunBatch, StartEngine
 
-TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 COUNT = st.integers(0, 2**40)
 SECONDS = st.floats(0, 1e6)
 OPTIONS = st.lists(st.tuples(TEXT, COUNT | TEXT | st.booleans()), max_size=3).map(tuple)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from appliance.wire import subjects
 
-NAME = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=30)
+NAME = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30)
 TOKEN = re.compile(r"[A-Za-z0-9_=-]+")
 
 

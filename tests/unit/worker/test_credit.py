@@ -36,7 +36,5 @@ def test_credit_is_never_negative_and_an_idle_worker_always_asks(facts: CreditFa
 
 @given(FACTS, st.integers(1, 8))
 def test_who_holds_more_asks_for_no_more(facts: CreditFacts, ahead: int) -> None:
-    fuller = CreditFacts(
-        facts.held_pieces + 1, facts.held_tokens + 8, facts.mean_item_pieces, facts.mean_item_tokens
-    )
+    fuller = CreditFacts(facts.held_pieces + 1, facts.held_tokens + 8, facts.mean_item_pieces, facts.mean_item_tokens)
     assert credit(fuller, LIMITS, ahead) <= max(1, credit(facts, LIMITS, ahead))

@@ -38,7 +38,9 @@ class Bench:
 
     async def ack(self, published: Published, error: dict[str, object] | None = None) -> None:
         body = {"error": error} if error else {"stream": "LIVE", "seq": 1}
-        await self.broker.subscriptions[f"{self.broker.inbox}.a.*"](FakeMessage(published.reply, json.dumps(body).encode()))
+        await self.broker.subscriptions[f"{self.broker.inbox}.a.*"](
+            FakeMessage(published.reply, json.dumps(body).encode())
+        )
 
     async def no_stream(self, published: Published) -> None:
         message = FakeMessage(published.reply, b"", headers={"Status": "503"})
@@ -164,7 +166,8 @@ def test_nothing_is_lost_while_the_broker_cannot_be_reached() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "cls"), [(10077, Overloaded), (10023, Overloaded), (10047, Overloaded), (10122, Overloaded), (10003, Unavailable)]
+    ("code", "cls"),
+    [(10077, Overloaded), (10023, Overloaded), (10047, Overloaded), (10122, Overloaded), (10003, Unavailable)],
 )
 def test_a_refusal_of_the_broker_is_the_item_s_error(code: int, cls: type[ApplianceError]) -> None:
     async def scenario(bench: Bench) -> None:

@@ -14,7 +14,7 @@ from appliance.workqueue.consumer import Delivery
 from tests.fakes import FakeBroker
 from tests.unit.making import delivery, item
 
-Answers = list[bytes | None | Exception]
+Answers = list[bytes | Exception | None]
 
 
 def send(names: list[str], answers: Answers, *, output: bytes = b"x", epochs: tuple[int, ...] = (0,)) -> FakeBroker:
