@@ -75,6 +75,7 @@ class Gateway:
             access_log=None,
             handle_signals=False,
             handler_cancellation=True,
+            auto_decompress=False,  # gateway/body.py refuses compressed bodies; nothing may unpack one before
             keepalive_timeout=server.keepalive_timeout_s,
         )
         await runner.setup()
