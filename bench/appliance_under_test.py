@@ -62,15 +62,22 @@ class ApplianceUnderTest:
         return processes.by_role(self.pid)
 
     def health(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self._call("GET", "/health", 10.0)[1])
+        found: dict[str, Any] = json.loads(self._asked("GET", "/health"))
         return found
 
-    def embed(self, model: str, text: str) -> bytes:
+    def embed(self, model: str, text: str, encoding: str = "float") -> bytes:
         """Return the body of the answer to one request."""
-        status, body = self._call("POST", "/v1/embeddings", 30.0, {"model": model, "input": text})
+        return self._asked("POST", "/v1/embeddings", {"model": model, "input": text, "encoding_format": encoding})
+
+    def _asked(self, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
+        """Return the body of a 200. Raises MeasureError for everything else."""
+        try:
+            status, answer = self._call(method, path, 30.0, body)
+        except (OSError, http.client.HTTPException) as exc:
+            raise MeasureError(f"The appliance does not answer {path}: {exc}. {self._last_words()}") from exc
         if status != 200:
-            raise MeasureError(f"The appliance answered {status}: {body[:300].decode(errors='replace')}")
-        return body
+            raise MeasureError(f"The appliance answered {path} with {status}: {answer[:300].decode(errors='replace')}")
+        return answer
 
     def _call(self, method: str, path: str, timeout_s: float, body: dict[str, Any] | None = None) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)

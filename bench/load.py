@@ -11,43 +11,19 @@ import asyncio
 import json
 import sys
 import time
-from array import array
+from collections.abc import Awaitable, Callable
 
 import uvloop
 
+from bench import session
+from bench.tally import Tally
 from bench.texts import KINDS, texts
 
 _HEAD_END = b"\r\n\r\n"
 _LENGTH = b"Content-Length: "
 _GIVE_UP_S = 30.0
 
-
-class Tally:
-    """What came back while `is_counting`: latencies of the 200s in seconds, and how many others there were."""
-
-    def __init__(self) -> None:
-        self.is_counting = False
-        self.is_over = False
-        self.latencies_s = array("d")
-        self.failures: dict[str, int] = {}
-
-    def fail(self, why: str) -> None:
-        self.failures[why] = self.failures.get(why, 0) + 1
-
-    def summary(self, seconds: float) -> dict[str, object]:
-        ordered = sorted(self.latencies_s)
-        return {
-            "requests": len(ordered),
-            "per_second": len(ordered) / seconds,
-            "p50_ms": _quantile_ms(ordered, 0.50),
-            "p95_ms": _quantile_ms(ordered, 0.95),
-            "p99_ms": _quantile_ms(ordered, 0.99),
-            "failures": self.failures,
-        }
-
-
-def _quantile_ms(ordered: list[float], share: float) -> float:
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1e3 if ordered else float("nan")
+Loops = Callable[[int, list[bytes], int, Tally], Awaitable[list[asyncio.Future[None]]]]
 
 
 class Client(asyncio.Protocol):
@@ -115,14 +91,22 @@ class Client(asyncio.Protocol):
             self.done.set_result(None)
 
 
-async def run(port: int, requests: list[bytes], clients: int, warmup_s: float, seconds: float) -> dict[str, object]:
-    """Run `clients` closed loops on loopback; what is answered in the `seconds` after `warmup_s` counts."""
-    tally = Tally()
+async def loops_raw(port: int, requests: list[bytes], clients: int, tally: Tally) -> list[asyncio.Future[None]]:
+    """Start `clients` closed loops on raw sockets; return what is done when each has ended."""
     loop = asyncio.get_running_loop()
     made = [
         await loop.create_connection(lambda n=n: Client(requests, n, clients, tally), "127.0.0.1", port)  # type: ignore[misc]
         for n in range(clients)
     ]
+    return [client.done for _, client in made]
+
+
+async def run(
+    loops: Loops, port: int, requests: list[bytes], clients: int, warmup_s: float, seconds: float
+) -> dict[str, object]:
+    """Run `clients` closed loops on loopback; what is answered in the `seconds` after `warmup_s` counts."""
+    tally = Tally()
+    ends = await loops(port, requests, clients, tally)
     await asyncio.sleep(warmup_s)
     print("begin", flush=True)
     begin, tally.is_counting = time.perf_counter(), True
@@ -130,7 +114,7 @@ async def run(port: int, requests: list[bytes], clients: int, warmup_s: float, s
     elapsed_s, tally.is_counting = time.perf_counter() - begin, False
     print("end", flush=True)
     tally.is_over = True
-    _, late = await asyncio.wait([client.done for _, client in made], timeout=_GIVE_UP_S)
+    _, late = await asyncio.wait(ends, timeout=_GIVE_UP_S)
     if late:
         tally.failures["no answer"] = len(late)
     return tally.summary(elapsed_s)
@@ -152,14 +136,17 @@ def main() -> None:
     parser.add_argument("--kind", choices=list(KINDS), default="short")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=20_000, help="texts to make, sent again once all were")
+    parser.add_argument("--client", choices=("raw", "aiohttp"), default="raw", help="raw sockets, or aiohttp's client")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--warmup", type=float, default=1.0, help="seconds")
     parser.add_argument("--seconds", type=float, default=5.0)
     args = parser.parse_args()
     made = texts(KINDS[args.kind], args.seed, args.count)
-    bodies = [json.dumps({"model": args.model, "input": text}).encode() for text in made]
-    requests = http_requests(args.port, bodies)
-    json.dump(uvloop.run(run(args.port, requests, args.clients, args.warmup, args.seconds)), sys.stdout)
+    # base64 is what the openai client asks for by default.
+    bodies = [json.dumps({"model": args.model, "input": text, "encoding_format": "base64"}).encode() for text in made]
+    sent = bodies if args.client == "aiohttp" else http_requests(args.port, bodies)
+    loops = session.loops if args.client == "aiohttp" else loops_raw
+    json.dump(uvloop.run(run(loops, args.port, sent, args.clients, args.warmup, args.seconds)), sys.stdout)
 
 
 if __name__ == "__main__":

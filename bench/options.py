@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-ROWS = ("short", "mixed", "one-client", "fake", "idle-memory", "start", "size")
+ROWS = ("short", "mixed", "one-client", "fake", "fake-raw", "idle-memory", "start", "size")
 
 
 @dataclass(frozen=True)

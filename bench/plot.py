@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 
 from bench.row import Row
 
-_GOOD, _BAD, _BAR = "#2a7f62", "#c0392b", "#222222"
+_GOOD, _BAD, _UNSURE, _BAR = "#2a7f62", "#c0392b", "#9a8a3c", "#222222"
 _COLOURS = {
     "engine": "#2a7f62",
     "in-process": "#86c5ae",
@@ -46,7 +46,7 @@ def draw(path: Path, rows: list[Row]) -> None:
 def _ratios(axes: Axes, rows: list[Row]) -> None:
     """Throughput as a share of the limit's; a line where the bar is, a dot for each pair."""
     for place, row in enumerate(reversed(rows)):
-        axes.barh(place, row.value, height=0.55, color=_GOOD if row.verdict == "pass" else _BAD)
+        axes.barh(place, row.value, height=0.55, color=_colour(row))
         axes.plot([row.bar.value] * 2, [place - 0.38, place + 0.38], color=_BAR, linewidth=2.5)
         values = [pair.value for pair in row.pairs]
         axes.plot(values, [place] * len(values), "o", color="white", markersize=4, mec=_BAR)
@@ -61,7 +61,7 @@ def _allowances(axes: Axes, rows: list[Row]) -> None:
     """What is used of what is allowed; 1 is the bar."""
     for place, row in enumerate(reversed(rows)):
         share = row.value / row.bar.value
-        axes.barh(place, share, height=0.55, color=_GOOD if row.verdict == "pass" else _BAD)
+        axes.barh(place, share, height=0.55, color=_colour(row))
         label = f"{row.value:.3g} of {row.bar.value:g} {row.bar.unit}"
         inside = share > 0.6
         axes.text(
@@ -79,8 +79,18 @@ def _allowances(axes: Axes, rows: list[Row]) -> None:
     axes.set_title("Cost of being there: less is better", loc="left")
 
 
+def _mark(row: Row) -> str:
+    return "\n(disturbed)" if row.is_disturbed else ""
+
+
+def _colour(row: Row) -> str:
+    if row.is_disturbed:
+        return _UNSURE
+    return _BAD if row.is_missed else _GOOD
+
+
 def _names(axes: Axes, rows: list[Row]) -> None:
-    axes.set_yticks(range(len(rows)), [row.name for row in reversed(rows)])
+    axes.set_yticks(range(len(rows)), [row.name + _mark(row) for row in reversed(rows)])
 
 
 def _processor_time(figure: Any, rows: list[Row]) -> None:

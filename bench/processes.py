@@ -56,6 +56,11 @@ def memory_bytes(processes: Mapping[str, Iterable[psutil.Process]]) -> tuple[dic
 
 
 def machine_busy_s() -> tuple[float, float]:
-    """Return (busy, all) seconds of the cores that we may use. Work for the network is left out: some of it is ours."""
+    """Return (busy, all) seconds of the cores that we may use.
+
+    Interrupts count as busy: most kernels charge them to the process they interrupt as well, so leaving them out here
+    would hide as much of what others use behind our own network traffic.
+    """
     cores = [times for core, times in enumerate(psutil.cpu_times(percpu=True)) if core in os.sched_getaffinity(0)]
-    return sum(t.user + t.nice + t.system + t.steal for t in cores), sum(sum(t) - t.guest - t.guest_nice for t in cores)
+    everything = sum(sum(t) - t.guest - t.guest_nice for t in cores)
+    return everything - sum(t.idle + t.iowait for t in cores), everything

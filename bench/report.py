@@ -44,6 +44,8 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _bar(row: Row) -> str:
+    if row.bar.is_none:
+        return "none"
     return f"{'at least' if row.bar.at_least else 'at most'} {row.bar.value:g} {row.bar.unit}".rstrip()
 
 
@@ -134,7 +136,9 @@ def _pairs(row: Row) -> str:
     windows = row.details.get("windows", [])
     if windows:
         most = max(window[side]["other_programs"] for window in windows for side in ("limit", "appliance"))
-        line += f". Other programs used at most {most:.0%} of the cores meanwhile"
+        line += f". Others had at most {most:.0%} of the cores meanwhile"
+        if row.details["set_aside"]:
+            line += f"; pairs set aside because others disturbed them more: {len(row.details['set_aside'])}"
     return line + "".join(f". PROBLEM: {problem}" for problem in row.problems) + "."
 
 

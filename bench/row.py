@@ -15,6 +15,11 @@ class Bar:
     at_least: bool
     unit: str
 
+    @property
+    def is_none(self) -> bool:
+        """Whether there is nothing to reach: the row is there to be looked at."""
+        return self.at_least and self.value == 0
+
     def holds(self, value: float) -> bool:
         return value >= self.value if self.at_least else value <= self.value
 
@@ -40,6 +45,7 @@ class Row:
     pairs: list[Pair] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     details: dict[str, Any] = field(default_factory=dict)
+    is_disturbed: bool = False
 
     @property
     def value(self) -> float:
@@ -55,13 +61,18 @@ class Row:
         return statistics.median(pair.appliance for pair in self.pairs)
 
     @property
+    def is_missed(self) -> bool:
+        """True where the bar is not reached, or something went wrong that no figure makes up for."""
+        return bool(self.problems) or (bool(self.pairs) and not self.bar.holds(self.value))
+
+    @property
     def verdict(self) -> str:
-        """pass, FAIL, or not measured."""
-        if self.problems:
-            return "FAIL"
-        if not self.pairs:
+        """pass, FAIL, or not measured; with a mark where others took part of the cores, so that it proves little."""
+        if not self.pairs and not self.problems:
             return "not measured"
-        return "pass" if self.bar.holds(self.value) else "FAIL"
+        if self.bar.is_none and not self.is_missed:
+            return "-"
+        return ("FAIL" if self.is_missed else "pass") + (" (disturbed)" if self.is_disturbed else "")
 
     def as_json(self) -> dict[str, Any]:
         medians = {"limit": self.limit, "appliance": self.appliance, "value": self.value} if self.pairs else {}

@@ -11,7 +11,7 @@ from bench import processes
 from bench.appliance_under_test import ApplianceUnderTest
 from bench.options import Options
 from bench.row import Bar, Pair, Row
-from bench.served import Say
+from bench.series import Say
 
 MIB = 1 << 20
 _SETTLE_S = 2.0

@@ -31,10 +31,11 @@ class State(Enum):
 
 @dataclass
 class Resident:
-    """One wanted model's state. Written by the residency's task only."""
+    """One wanted model's state; while it is ready, `engine` is the one that it is in. Written by the residency only."""
 
     model: Model
     state: State = State.COLD
+    engine: EnginePort | None = None
     reason: str = ""
     load_s: float = 0.0
     memory_bytes: int = 0
@@ -81,8 +82,9 @@ class Residency:
         resident = self.residents.get(model_id)
         if resident is None or resident.state is not State.READY:
             return None
-        engine = self.engines.get(resident.model.runtime)
-        # A dead one's batches are handed back before the model is cold again: they must not go to it once more.
+        # A dead one's batches are handed back before the model is cold again: they must not go to it once more, nor
+        # to its successor, which has not loaded the model yet.
+        engine = resident.engine
         return engine if engine is not None and not engine.died.done() else None
 
     def states(self) -> dict[str, ModelState]:
@@ -134,7 +136,11 @@ class Residency:
         if loaded.error:
             self._failed(resident, loaded.error, 1)
             return
+        if engine.died.done():
+            resident.state = State.COLD
+            return
         resident.state, resident.reason, resident.failures = State.READY, "", 0
+        resident.engine = engine
         resident.load_s, resident.memory_bytes = loaded.load_s, loaded.memory_bytes
         _log.info("model", model=model.name, state="ready", load_s=loaded.load_s, memory_bytes=loaded.memory_bytes)
         self._on_change()
@@ -177,6 +183,6 @@ class Residency:
         self.restarts += 1
         _log.warning("engine", runtime=engine.runtime, pid=engine.pid, state="died", reason=reason, lived_s=lived_s)
         for resident in self.residents.values():
-            if resident.model.runtime == engine.runtime and resident.state is State.READY:
+            if resident.engine is engine and resident.state is State.READY:
                 resident.state = State.COLD
         self._changed.set()
