@@ -224,6 +224,10 @@ class Appliance:
                 pass
         return found
 
+    def has_another(self, role: str, pid: int) -> bool:
+        """Return whether the role is filled again, by another process than `pid`."""
+        return [process.pid for process in self._of_role(role)] not in ([], [pid])
+
     def kill(self, role: str) -> int:
         """SIGKILL the process of a role, by its pid; return the pid."""
         process = self.find(role)

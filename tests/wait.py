@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Literal, TypeVar, cast
 
 T = TypeVar("T")
 
 _PAUSE_S = 0.01
 
 
-def until(condition: Callable[[], T], timeout_s: float, what: str = "") -> T:
+def until(condition: Callable[[], T | Literal[False] | None], timeout_s: float, what: str = "") -> T:
     """Return the condition's first true value; fail after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -24,15 +24,15 @@ def until(condition: Callable[[], T], timeout_s: float, what: str = "") -> T:
         time.sleep(_PAUSE_S)
 
 
-async def until_async(condition: Callable[[], T | Awaitable[T]], timeout_s: float, what: str = "") -> T:
-    """`until` for a test that has a loop to keep turning; the condition may be a coroutine function."""
+async def until_async(condition: Callable[[], object], timeout_s: float, what: str = "") -> None:
+    """`until` for a test that has a loop to keep turning; what the condition returns may be awaitable."""
     deadline = time.monotonic() + timeout_s
     while True:
         value = condition()
         if isinstance(value, Awaitable):
-            value = await value
+            value = await cast(Awaitable[object], value)
         if value:
-            return value
+            return
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {timeout_s:g} s: {what or condition}")
         await asyncio.sleep(_PAUSE_S)

@@ -72,7 +72,8 @@ def test_two_poison_inputs_at_once_harm_only_themselves(poisoned: Appliance) -> 
     assert [reply.status for reply in innocent] == [200] * (2 * NEIGHBOURS)
 
 
-@pytest.mark.xfail(strict=True, reason="the dispatcher blames every batch in an engine that died; see after_failure")
+# Not strict: who runs beside whom is a matter of moments.
+@pytest.mark.xfail(reason="the dispatcher blames every batch in an engine that died; see after_failure")
 def test_a_batch_that_runs_beside_a_poison_one_is_not_blamed(appliance: Appliance) -> None:
     """A CPU runs two batches at once in one engine: what crashes takes the other with it, each time."""
     appliance.config.write_text('[worker]\ndevices = ["cpu"]\n[supervisor]\nrestart_min_s = 0.05\n')

@@ -56,7 +56,9 @@ def test_a_long_list_is_answered_in_its_order(served: Appliance) -> None:
 
 def test_calls_that_share_a_batch_each_number_their_own_inputs(served: Appliance) -> None:
     async def conversation(client: Client) -> list[Reply]:
-        return list(await asyncio.gather(client.embed("a", "slow"), *(client.embed(["b"] * n, "slow") for n in (1, 2, 3))))
+        return list(
+            await asyncio.gather(client.embed("a", "slow"), *(client.embed(["b"] * n, "slow") for n in (1, 2, 3)))
+        )
 
     assert [len(reply.vectors) for reply in talk(served.url, conversation)] == [1, 1, 2, 3]
 
@@ -179,12 +181,7 @@ def test_a_caller_who_hangs_up_leaves_nothing_behind_and_disturbs_nobody(served:
     async def conversation(client: Client) -> Reply:
         gone = [asyncio.ensure_future(client.embed(f"gone {n}", "slow")) for n in range(10)]
         stays = asyncio.ensure_future(client.embed("stays", "slow"))
-
-        async def is_held() -> bool:
-            health = (await client.send("GET", "/health")).json()
-            return bool(health["gateway"]["held_items"] >= 11)
-
-        await wait.until_async(is_held, 5)
+        await wait.until_async(lambda: client.holds(11), 5)
         for request in gone:
             request.cancel()
         await asyncio.wait(gone)

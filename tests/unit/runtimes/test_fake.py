@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,15 +10,15 @@ from hypothesis import strategies as st
 from appliance.models.model import FakeSettings
 from appliance.operations.base import pad
 from appliance.runtimes import base
-from appliance.runtimes.base import Floats, SessionSpec
+from appliance.runtimes.base import Floats
+from appliance.runtimes.fake import FakeSession
 
 INPUTS = st.lists(st.lists(st.integers(1, 99), min_size=1, max_size=9), min_size=1, max_size=8)
 FAILING = 77
 
 
 def session(settings: FakeSettings | None = None, fail_id: int = -1) -> base.Session:
-    made = {**asdict(settings or FakeSettings()), "fail_id": fail_id, "dimensions": 16}
-    return base.create("fake").load(SessionSpec(Path("/nowhere"), "virtual0", 1, made))
+    return FakeSession({**asdict(settings or FakeSettings()), "fail_id": fail_id, "dimensions": 16})
 
 
 def vectors(inputs: list[list[int]], one: base.Session | None = None) -> Floats:
