@@ -36,7 +36,10 @@ class Server:
         1, "Gateway processes that share the port. One carries about 5,000 small requests a second.", low=1, high=64
     )
     request_timeout_s: float = _setting(
-        60.0, "A request without an answer after this long ends with 504.", low=0.1, high=3600
+        60.0, "A request without an answer after this long ends with 504, unless it names a time.", low=0.1, high=3600
+    )
+    longest_timeout_s: float = _setting(
+        600.0, "Longest time that a request may ask for, with X-Request-Timeout.", low=0.1, high=86400
     )
     keepalive_timeout_s: float = _setting(
         75.0, "An idle client connection is closed after this long.", low=1, high=3600

@@ -65,9 +65,9 @@ class Gateway:
 
     async def _listen(self) -> web.AppRunner:
         server = self._launch.config.server
-        asker = Asker(self._publisher, self._launch.config.queue, self._gateway_id, server.request_timeout_s)
+        asker = Asker(self._publisher, self._launch.config.queue, self._gateway_id)
         app = web.Application(middlewares=[self._noting.middleware()], client_max_size=server.max_body_bytes)
-        app.add_routes(OpenAI(self._catalog, self._fleet, asker, server.max_inputs).routes())
+        app.add_routes(OpenAI(self._catalog, self._fleet, asker, server).routes())
         app.add_routes(Ops(self._fleet, self._broker, self._publisher, self._noting).routes())
         # A handler is cancelled when its client hangs up: work whose caller is gone is not run.
         runner = web.AppRunner(
@@ -75,6 +75,7 @@ class Gateway:
             access_log=None,
             handle_signals=False,
             handler_cancellation=True,
+            auto_decompress=False,  # gateway/body.py refuses compressed bodies; nothing may unpack one before
             keepalive_timeout=server.keepalive_timeout_s,
         )
         await runner.setup()

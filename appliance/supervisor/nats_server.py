@@ -16,7 +16,7 @@ from appliance.config import Queue
 from appliance.errors import StartError
 from appliance.supervisor.process import Process
 from appliance.wire.launch import BrokerLogin
-from appliance.wire.subjects import LIVE
+from appliance.wire.subjects import CANCELS, LIVE
 
 ROLES = ("daemon", "gateway", "worker")
 
@@ -31,13 +31,13 @@ _ACKS = (f"$JS.ACK.{LIVE}.>", f"$JS.ACK.*.*.{LIVE}.>")
 
 PUBLISH = {
     "daemon": (">",),
-    "gateway": (f"{LIVE}.>", *_STREAM_API, f"$JS.API.STREAM.MSG.DELETE.{LIVE}", "_R_.>", "hb.>"),
+    "gateway": (f"{LIVE}.>", *_STREAM_API, f"$JS.API.STREAM.MSG.DELETE.{LIVE}", "_R_.>", "hb.>", CANCELS),
     "worker": ("r.>", "hb.>", *_STREAM_API, *_CONSUMER_API, *_ACKS),
 }
 SUBSCRIBE = {
     "daemon": (">",),
     "gateway": ("_INBOX_gateway.>", "r.>", "hb.>"),
-    "worker": ("_INBOX_worker.>",),
+    "worker": ("_INBOX_worker.>", CANCELS),
 }
 
 

@@ -9,6 +9,8 @@ _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
 INTERACTIVE = "interactive"
 
 HEARTBEATS = "hb.>"
+CANCELS = "c.live"
+"""Where gateways tell all workers, in one message, the ids of items whose callers are gone."""
 REPLIES = "r.>"
 
 

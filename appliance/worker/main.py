@@ -12,7 +12,7 @@ from appliance.errors import ApplianceError, ModelNotFound, Unavailable
 from appliance.supervisor.child import Control, run_child, stop_event
 from appliance.wire import heartbeat, subjects
 from appliance.wire.heartbeat import ModelState, WorkerBeat
-from appliance.wire.items import failure
+from appliance.wire.items import failure, unpack_cancels
 from appliance.wire.launch import Launch
 from appliance.worker import profile as profiles
 from appliance.worker.credit import CreditFacts, credit
@@ -20,9 +20,10 @@ from appliance.worker.dispatcher import Dispatcher, Finished
 from appliance.worker.intake import Intake
 from appliance.worker.job import Job, Piece
 from appliance.worker.lanes import Lanes
+from appliance.worker.recent import Recent
 from appliance.worker.residency import Residency
 from appliance.workqueue import replies
-from appliance.workqueue.broker import Broker
+from appliance.workqueue.broker import Broker, Message
 from appliance.workqueue.consumer import Delivery, settle
 
 _log = log.Logger("worker")
@@ -40,9 +41,10 @@ class Worker:
         profile = profiles.of_device(launch.device, config.worker)
         self._limits = profile.limits
         self._residency = Residency(launch.device, profile.streams, config, self._on_models)
-        self._dispatcher = Dispatcher(self._residency, self._limits, self._answer)
+        self._dispatcher = Dispatcher(self._residency, self._limits, self._answer, self._drop, time.monotonic)
         self._intake = Intake(self._on_ready, self._on_refused, time.monotonic)
         self._lanes = Lanes(self._broker, config, launch.device, self._on_delivery)
+        self._cancelled = Recent(10_000)
         self._held: dict[str, list[Delivery]] = {}
         self._work = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -52,6 +54,7 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`, then drain: finish what is held, give the rest back."""
         await self._broker.start()
+        await self._broker.subscribe(subjects.CANCELS, self._on_cancels)
         self._residency.start()
         await self._rescan()
         self._state = "ready"
@@ -77,6 +80,9 @@ class Worker:
         elif served is None:
             error = ModelNotFound(f"The model {item.model_id} is not here any more.")
             self._answer([(delivery, failure(item.item_id, error))])
+        elif delivery.waited_s * 1e3 > item.remaining_ms or item.item_id in self._cancelled:
+            self._dispatcher.counters["expired"] += 1
+            self._drop(delivery)
         elif item.item_id in self._held:
             # It came again while we hold it: the broker lost its memory, or our lease. Run once, ack both.
             self._held[item.item_id].append(delivery)
@@ -86,6 +92,9 @@ class Worker:
             self._intake.accept(delivery, served)
 
     def _on_ready(self, job: Job, pieces: list[Piece]) -> None:
+        if job.delivery.item.item_id in self._cancelled:  # while it was tokenised in a thread
+            self._drop(job.delivery)
+            return
         self._mean_tokens += 0.05 * (sum(job.tokens) - self._mean_tokens)
         self._dispatcher.add(job, pieces)
         self._work.set()
@@ -97,6 +106,16 @@ class Worker:
         answered = [(self._held.pop(d.item.item_id, [d]), result) for d, result in finished]
         self._spawn(replies.send(self._broker, answered))
         self._work.set()
+
+    def _drop(self, delivery: Delivery) -> None:
+        """Nobody waits for this item any more: take it off the queue, unanswered."""
+        self._spawn(settle(self._broker, self._held.pop(delivery.item.item_id, [delivery]), b"+ACK"))
+        self._work.set()
+
+    async def _on_cancels(self, message: Message) -> None:
+        item_ids = unpack_cancels(message.data)
+        self._cancelled.add(item_ids)
+        self._dispatcher.cancel(item_ids)
 
     async def _pump(self) -> None:
         """Whenever something came or went: fill the engines, then adjust the credit."""
