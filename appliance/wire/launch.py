@@ -21,13 +21,14 @@ class BrokerLogin:
 
 @dataclass(frozen=True)
 class Launch:
-    """The first line that a child reads. `device` is for workers, `listener_fd` for gateways (-1: none)."""
+    """The first line that a child reads. `device` and `leases_fd` are for workers, `listener_fd` for gateways."""
 
     process_id: str
     config: Config
     broker: BrokerLogin
     device: str = ""
     listener_fd: int = -1
+    leases_fd: int = -1
 
 
 def pack(launch: Launch) -> bytes:

@@ -10,6 +10,7 @@ import time
 from appliance import log
 from appliance.errors import ApplianceError, ModelNotFound, Unavailable
 from appliance.supervisor.child import Control, run_child, stop_event
+from appliance.supervisor.leases import Leases
 from appliance.wire import heartbeat, subjects
 from appliance.wire.heartbeat import ModelState, WorkerBeat
 from appliance.wire.items import failure, unpack_cancels
@@ -37,7 +38,7 @@ class Worker:
         self._launch = launch
         self._config = config
         self._control = control
-        self._broker = Broker(launch.broker, launch.process_id)
+        self._broker = Broker(launch.broker, launch.process_id, Leases(launch.leases_fd))
         profile = profiles.of_device(launch.device, config.worker)
         self._limits = profile.limits
         self._residency = Residency(launch.device, profile.streams, config, self._on_models)

@@ -15,6 +15,7 @@ from nats.aio.msg import Msg as Message
 from appliance import log
 from appliance.config import Queue
 from appliance.errors import Unavailable
+from appliance.supervisor.leases import Leases
 from appliance.wire import subjects
 from appliance.wire.launch import BrokerLogin
 
@@ -31,8 +32,9 @@ class Broker:
     A memory stream starts at sequence 1 after a restart, so an ack from before it could remove another's item.
     """
 
-    def __init__(self, login: BrokerLogin, process_id: str) -> None:
+    def __init__(self, login: BrokerLogin, process_id: str, leases: Leases | None = None) -> None:
         self.epoch = 0
+        self.leases = leases
         self.inbox = f"_INBOX_{login.user}.{process_id}"
         self._login = login
         self._process_id = process_id
@@ -87,6 +89,8 @@ class Broker:
         server_id = self._current_server()
         if server_id != self._server_id:
             self._server_id, self.epoch = server_id, self.epoch + 1
+            if self.leases is not None:
+                self.leases.clear()
         _log.info("broker", state="reconnected", epoch=self.epoch)
         for callback in self._restored:
             try:

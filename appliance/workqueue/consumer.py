@@ -88,11 +88,13 @@ class LaneConsumer:
             await self._on_status(message.headers)
             return
         self._outstanding = max(0, self._outstanding - 1)
+        if self._broker.leases is not None:
+            self._broker.leases.add(message.reply)
         try:
             item = items.unpack_item(message.data)
         except (ValueError, TypeError) as exc:
             _log.error("delivery", exc, lane=self.lane)
-            await self._broker.publish(message.reply, b"+TERM")
+            await _send(self._broker, message.reply, b"+TERM")
             return
         self._on_delivery(Delivery(item, message.reply, self._broker.epoch, *_facts(message.reply)))
 
@@ -155,4 +157,10 @@ async def settle(broker: Broker, deliveries: Iterable[Delivery], verb: bytes) ->
     """Send `+ACK`, `-NAK`, `+TERM` or `+WPI` for each; what an earlier life of the server leased is not ours now."""
     for delivery in deliveries:
         if delivery.epoch == broker.epoch:
-            await broker.publish(delivery.ack_subject, verb)
+            await _send(broker, delivery.ack_subject, verb)
+
+
+async def _send(broker: Broker, ack_subject: str, verb: bytes) -> None:
+    if broker.leases is not None and verb != b"+WPI":
+        broker.leases.remove(ack_subject)
+    await broker.publish(ack_subject, verb)
