@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,8 @@ from appliance.workqueue.broker import Broker
 
 _log = log.Logger("daemon")
 
+_DEATHS_UNTIL_CONDEMNED = 2
+
 
 class Daemon:
     """Supervises; loads no model library. `on_ready` is called once, when the first model can answer."""
@@ -46,6 +49,7 @@ class Daemon:
         self._models: dict[str, dict[str, str]] = {}
         self._announced = False
         self._broker: Broker | None = None
+        self._suspects: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._started_at = time.monotonic()
 
@@ -79,6 +83,7 @@ class Daemon:
         broker = self._broker = Broker(nats.login("daemon"), "daemon")
         await broker.start()
         await broker.ensure_live(self._config.queue)
+        await broker.ensure_quarantine()
         # Workers before gateways, so that gateways stop first: what they still hold needs workers to be answered.
         keepers = [self._keeper(partial(self._worker, device, nats)) for device in devices]
         keepers += [self._keeper(partial(self._gateway, n, nats)) for n in range(self._config.server.gateways)]
@@ -111,7 +116,9 @@ class Daemon:
 
     def _worker(self, device: str, nats: NatsServer) -> Process:
         leases = Leases.create()
-        order = Launch(device, self._config, nats.login("worker"), device=device, leases_fd=leases.fd)
+        order = Launch(
+            device, self._config, nats.login("worker"), device=device, leases_fd=leases.fd, condemned=self._condemned()
+        )
         return Process(
             f"worker {device}",
             _argv("worker"),
@@ -125,10 +132,14 @@ class Daemon:
         """A worker is gone: what it had leased goes back to the queue now, not when the leases run out."""
         held = leases.held()
         leases.close()
+        self._suspects.update(subjects.stored_id(subject) for subject, is_touched in held.items() if is_touched)
         self._models.pop(device, None)
         if held and self._broker is not None:
             _log.info("daemon", worker=device, given_back=len(held))
-            self._spawn(self._give_back(self._broker, held))
+            self._spawn(self._give_back(self._broker, list(held)))
+
+    def _condemned(self) -> tuple[str, ...]:
+        return tuple(item for item, deaths in self._suspects.items() if deaths >= _DEATHS_UNTIL_CONDEMNED)
 
     async def _give_back(self, broker: Broker, ack_subjects: list[str]) -> None:
         for ack_subject in ack_subjects:

@@ -127,6 +127,12 @@ class EngineFailed(ApplianceError):
     code = "engine_failed"
 
 
+class Quarantined(EngineFailed):
+    """The item was set aside after it failed again and again; the message names it for the administrator."""
+
+    code = "quarantined"
+
+
 class NotFinite(EngineFailed):
     """The model's output for this item holds NaN or infinity."""
 

@@ -18,6 +18,7 @@ _STATUS: dict[type[ApplianceError], int] = {
     errors.Overloaded: 429,
     errors.Unavailable: 503,
     errors.DeadlineExceeded: 504,
+    errors.Quarantined: 422,
     errors.EngineFailed: 500,
     ApplianceError: 500,
 }

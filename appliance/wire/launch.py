@@ -29,6 +29,8 @@ class Launch:
     device: str = ""
     listener_fd: int = -1
     leases_fd: int = -1
+    condemned: tuple[str, ...] = ()
+    """Items (by subjects.stored_id) that ended two workers: not to be touched again."""
 
 
 def pack(launch: Launch) -> bytes:
@@ -45,4 +47,5 @@ def unpack(line: bytes) -> Launch:
     fields = json.loads(line)
     fields["config"] = configuration.from_table(fields["config"], "launch")
     fields["broker"] = BrokerLogin(**fields["broker"])
+    fields["condemned"] = tuple(fields["condemned"])
     return Launch(**fields)

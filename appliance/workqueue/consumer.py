@@ -142,13 +142,9 @@ class LaneConsumer:
 
 
 def _facts(ack_subject: str) -> tuple[int, float]:
-    """Return how often the item was delivered and how many seconds ago it was stored, from its ack subject.
-
-    v1 is `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>`; v2 has the
-    domain and account before the stream.
-    """
+    """Return how often the item was delivered and how many seconds ago it was stored, from its ack subject."""
     parts = ack_subject.split(".")
-    first = 4 if len(parts) == 9 else 6
+    first = subjects.ack_fields(parts)
     stored_at_s = int(parts[first + 3]) / 1e9
     return int(parts[first]), max(0.0, time.time() - stored_at_s)
 
