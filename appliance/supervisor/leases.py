@@ -1,7 +1,7 @@
 """What a worker has leased, in memory that it shares with the daemon: read only when the worker has died.
 
 A slot is a length, a flag, an ack subject. The worker fills one as an item arrives and empties it when the item is
-settled; no system call, no message. After a SIGKILL the memory is still there, so the daemon can give everything back at once.
+settled; no system call, no message. After a SIGKILL the memory is still there, and the daemon gives all of it back.
 """
 
 from __future__ import annotations
