@@ -101,7 +101,7 @@ class Worker:
 @dataclass(frozen=True)
 class Engine:
     threads: int = _setting(
-        0, "CPU threads for a batch. 0: as many as fill the cores together with the other streams.", low=0, high=1024
+        0, "CPU threads for models, shared by the batches that run at once. 0: one per core.", low=0, high=1024
     )
     load_timeout_s: float = _setting(
         300.0, "A model that is not loaded after this long counts as failed.", low=1, high=3600

@@ -94,7 +94,7 @@ def main() -> None:
     if not isinstance(start, StartEngine):
         return
     log.setup(start.log_level, start.log_json)
-    sessions = Sessions(runtimes.create(start.runtime), start.device, start.threads)
+    sessions = Sessions(runtimes.create(start.runtime), start.device, start.threads, start.threads_alone)
     sock.sendall(frames.pack(start))  # the echo says that the runtime's libraries are loaded
     Engine(sock, sessions).serve(start.streams)
 

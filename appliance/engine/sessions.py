@@ -35,10 +35,11 @@ class Loaded:
 class Sessions:
     """The sessions of one engine. Loads replace; nothing is evicted here, that is the worker's decision."""
 
-    def __init__(self, runtime: Runtime, device: str, threads: int) -> None:
+    def __init__(self, runtime: Runtime, device: str, threads: int, threads_alone: int) -> None:
         self._runtime = runtime
         self._device = device
         self._threads = threads
+        self._threads_alone = threads_alone
         self._loaded: dict[str, Loaded] = {}
 
     def load(self, folder: Path) -> Loaded:
@@ -47,7 +48,8 @@ class Sessions:
         process, start = psutil.Process(), time.perf_counter()
         before = process.memory_info().rss
         try:
-            session = self._runtime.load(SessionSpec(model.folder, self._device, self._threads, _settings(model)))
+            spec = SessionSpec(model.folder, self._device, self._threads, self._threads_alone, _settings(model))
+            session = self._runtime.load(spec)
         except (RuntimeError, OSError, MemoryError) as exc:
             raise ModelError(f"{model.name} cannot be loaded: {exc}") from exc
         made = {name: operations.create(name, _operation_settings(model, name)) for name in model.operations}
@@ -95,4 +97,4 @@ def _check_golden(model: Model, session: Session, made: dict[str, Operation]) ->
 
 def check_golden(model: Model) -> None:
     """Load a model folder on the CPU in this process and compare it with its golden.json. Raises ModelError."""
-    Sessions(runtimes.create(model.runtime), "cpu", 0).load(model.folder)
+    Sessions(runtimes.create(model.runtime), "cpu", 0, 0).load(model.folder)

@@ -18,7 +18,7 @@ MOST_BYTES = 20 * 1024**3
 MOST_MEMBERS = 20_000
 
 # All that a model can consist of. Anything else, pickles and code above all, never leaves the archive.
-KEPT_SUFFIXES = (".safetensors", ".onnx", ".gguf", ".json", ".txt", ".toml", ".md")
+KEPT_SUFFIXES = (".safetensors", ".onnx", ".data", ".gguf", ".json", ".txt", ".toml", ".md")
 
 _CHUNK_BYTES = 1 << 20
 _ENCRYPTED = 0x1

@@ -16,11 +16,15 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class SessionSpec:
-    """What to load. `device` is cpu, gpuN or virtualN; `settings` are the runtime's own (the fake's script)."""
+    """What to load. `device` is cpu, gpuN or virtualN; `settings` are the runtime's own (the fake's script).
+
+    `threads` are for a pass beside others, `threads_alone` for one that has the device to itself.
+    """
 
     folder: Path
     device: str
     threads: int
+    threads_alone: int
     settings: dict[str, Any] = field(default_factory=dict)
 
 

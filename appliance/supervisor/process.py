@@ -90,6 +90,9 @@ class Process:
                 preexec_fn=_die_with_parent,
             )
         except OSError as exc:
+            if self._control is not None:
+                self._control.close()
+                self._control = None
             self.state, self.reason = State.FAILED, f"{argv[0]} cannot be executed: {exc.strerror}."
             raise StartError(self.reason) from exc
         finally:

@@ -23,12 +23,13 @@ MAX_FRAME_BYTES = 1 << 30
 class StartEngine:
     """Worker to engine, first of all, and echoed when the runtime's libraries are loaded.
 
-    `threads` is per stream; `streams` is how many batches run at once.
+    `threads` is for each of `streams` batches at once, `threads_alone` for a batch without company.
     """
 
     runtime: str
     device: str
     threads: int
+    threads_alone: int
     streams: int
     log_level: str
     log_json: bool

@@ -75,7 +75,7 @@ class EnginePort(asyncio.Protocol):
             StartEngine(
                 self.runtime,
                 self._device,
-                self._threads(),
+                *self._threads(),
                 self.streams,
                 settings.level,
                 settings.format == "json",
@@ -83,9 +83,10 @@ class EnginePort(asyncio.Protocol):
         )
         await asyncio.wait_for(self._started, self._config.supervisor.start_timeout_s)
 
-    def _threads(self) -> int:
-        """Return the pool size for each session: the streams' own threads and the pool's together fill the cores."""
-        return self._config.engine.threads or max(1, len(os.sched_getaffinity(0)) - self.streams + 1)
+    def _threads(self) -> tuple[int, int]:
+        """Return the threads for a batch beside others (together they fill the cores), and for one alone."""
+        cores = self._config.engine.threads or len(os.sched_getaffinity(0))
+        return max(1, cores // self.streams), cores
 
     async def load(self, model_id: str, folder: Path) -> ModelLoaded:
         """Load a model. Raises EngineDied when the process ends or takes too long over it."""

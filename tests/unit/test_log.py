@@ -16,16 +16,17 @@ from appliance import log
 @contextlib.contextmanager
 def captured(*, as_json: bool, level: str = "info") -> Iterator[io.StringIO]:
     """Give what is written to standard error under `setup`; leave logging as it was, for setup is for a process."""
-    root, ours = logging.getLogger(), logging.getLogger("appliance")
-    before = list(root.handlers), root.level, ours.level, logging._srcfile
+    root, ours, http = logging.getLogger(), logging.getLogger("appliance"), logging.getLogger("aiohttp.server")
+    before = list(root.handlers), root.level, ours.level, http.level, logging._srcfile
     flags = logging.logThreads, logging.logProcesses, logging.logMultiprocessing
     with contextlib.redirect_stderr(io.StringIO()) as stream:
         log.setup(level, as_json)
         try:
             yield stream
         finally:
-            root.handlers[:], root.level, level_before, logging._srcfile = before
-            ours.setLevel(level_before)
+            root.handlers[:], root.level, our_level, http_level, logging._srcfile = before
+            ours.setLevel(our_level)
+            http.setLevel(http_level)
             logging.logThreads, logging.logProcesses, logging.logMultiprocessing = flags
 
 
@@ -94,7 +95,15 @@ def test_what_is_less_severe_is_left_out(level: str, written: list[str]) -> None
 
 def test_a_library_s_warning_comes_in_our_shape() -> None:
     with captured(as_json=False) as stream:
-        logging.getLogger("aiohttp.server").warning("odd %s", "thing")
-        logging.getLogger("aiohttp.server").info("chatter")
-    assert stream.getvalue().endswith("WARNING aiohttp.server odd thing\n")
+        logging.getLogger("nats.aio.client").warning("odd %s", "thing")
+        logging.getLogger("nats.aio.client").info("chatter")
+    assert stream.getvalue().endswith('WARNING nats.aio.client "odd thing"\n')
     assert len(stream.getvalue().splitlines()) == 1
+
+
+def test_a_client_s_malformed_header_is_not_quoted() -> None:
+    with captured(as_json=False) as stream:
+        logging.getLogger("aiohttp.server").error(
+            "Error handling request", exc_info=ValueError("b'Authorization: key'")
+        )
+    assert stream.getvalue() == ""

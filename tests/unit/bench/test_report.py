@@ -20,7 +20,7 @@ SEEN = {
 
 def rows() -> list[Row]:
     windows = [{"limit": SEEN, "appliance": SEEN}]
-    details = {"limit": SEEN, "appliance": SEEN, "windows": windows}
+    details = {"limit": SEEN, "appliance": SEEN, "windows": windows, "set_aside": []}
     return [
         Row(
             "short",

@@ -75,7 +75,7 @@ def test_the_manifest_says_what_was_imported(imported: Model) -> None:
     assert (model.embed.dimensions, model.embed.pooling, model.embed.normalize) == (64, "mean", True)
     assert (model.limits.max_tokens, model.limits.vocab_size) == (160, 1200)
     assert (model.architecture, model.runtime, model.operations) == ("bert", "onnx", ("embed",))
-    assert set(model.files) == {"model.onnx", "tokenizer.json", "golden.json"}
+    assert set(model.files) == {"model.onnx", "model.onnx.data", "tokenizer.json", "golden.json"}
     assert model.source_hash == "sha256:0"
 
 
