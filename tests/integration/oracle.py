@@ -22,5 +22,7 @@ _SESSION = FakeRuntime().load(
 def vector(text: str, dimensions: int = 0) -> list[float]:
     """Return the vector that a model of the harness must answer for `text`."""
     (ids,) = _TOKENIZER.encode([text])
-    found: list[float] = Embed("mean", True).vectors(_SESSION, [len(ids)], np.array(ids, np.int32), dimensions)[0].tolist()
+    found: list[float] = (
+        Embed("mean", True).vectors(_SESSION, [len(ids)], np.array(ids, np.int32), dimensions)[0].tolist()
+    )
     return found

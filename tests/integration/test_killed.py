@@ -39,7 +39,9 @@ def under_load(appliance: Appliance, role: str, times: int = 1) -> Load:
         await load.run(client, during)
 
     talk(appliance.url, conversation)
-    print(f"{role} killed {times}x: {load.answered} answered, outage {load.outage_s * 1e3:.0f} ms, {len(load.broken)} reset")
+    print(
+        f"{role} killed {times}x: {load.answered} answered, outage {load.outage_s * 1e3:.0f} ms, {len(load.broken)} reset"
+    )
     return load
 
 

@@ -56,7 +56,9 @@ def test_a_long_list_is_answered_in_its_order(served: Appliance) -> None:
 
 def test_calls_that_share_a_batch_each_number_their_own_inputs(served: Appliance) -> None:
     async def conversation(client: Client) -> list[Reply]:
-        return list(await asyncio.gather(client.embed("a", "slow"), *(client.embed(["b"] * n, "slow") for n in (1, 2, 3))))
+        return list(
+            await asyncio.gather(client.embed("a", "slow"), *(client.embed(["b"] * n, "slow") for n in (1, 2, 3)))
+        )
 
     assert [len(reply.vectors) for reply in talk(served.url, conversation)] == [1, 1, 2, 3]
 

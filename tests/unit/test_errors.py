@@ -42,6 +42,7 @@ def test_codes_stay_as_clients_know_them() -> None:
         "unavailable",
         "deadline_exceeded",
         "engine_failed",
+        "quarantined",
         "not_finite",
         "internal",
     }

@@ -19,7 +19,7 @@ FAILING = 77
 
 def session(settings: FakeSettings | None = None, fail_id: int = -1) -> base.Session:
     made = {**asdict(settings or FakeSettings()), "fail_id": fail_id, "dimensions": 16}
-    return base.create("fake").load(SessionSpec(Path("/nowhere"), "virtual0", 1, made))
+    return base.create("fake").load(SessionSpec(Path("/nowhere"), "virtual0", 1, 1, made))
 
 
 def vectors(inputs: list[list[int]], one: base.Session | None = None) -> Floats:
