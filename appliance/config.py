@@ -44,6 +44,19 @@ class Server:
     keepalive_timeout_s: float = _setting(
         75.0, "An idle client connection is closed after this long.", low=1, high=3600
     )
+    header_timeout_s: float = _setting(
+        10.0, "A new connection without a whole request head after this long is closed.", low=0.1, high=600
+    )
+    body_timeout_s: float = _setting(
+        60.0, "A request whose body is not there after this long ends with 408.", low=0.1, high=3600
+    )
+    write_timeout_s: float = _setting(
+        30.0, "A connection that takes nothing of its answer for this long is closed.", low=0.1, high=3600
+    )
+    max_connections: int = _setting(1024, "Open connections of one gateway; the next gets 503.", low=1, high=65536)
+    max_connections_per_address: int = _setting(
+        256, "Open connections from one address; loopback is exempt.", low=1, high=65536
+    )
     max_body_bytes: int = _setting(
         8 * MIB, "Largest request body; above it the answer is 413.", low=1024, high=1024 * MIB
     )

@@ -40,7 +40,7 @@ class OpenAI:
 
     async def embeddings(self, request: web.Request) -> web.Response:
         """Embed strings or token arrays. Unknown fields are ignored, as OpenAI's own servers do."""
-        fields = await read_json(request)
+        fields = await read_json(request, self._server.body_timeout_s)
         timeout_s = timeout_of(request.headers, self._server.request_timeout_s, self._server.longest_timeout_s)
         question, encode = self._question(fields, timeout_s)
         answer = await self._asker.ask(question)
