@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from appliance import config as configuration
-from appliance.cli import check_config, models, run, status, version
+from appliance.cli import check_config, models, quarantine, run, status, version
 from appliance.config import Config
 from appliance.errors import ApplianceError, ConfigError
 
@@ -24,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     )
     common.add_argument("--data", metavar="DIR", help="data folder, instead of data.dir")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for group in (run, status, models, check_config, version):
+    for group in (run, status, models, quarantine, check_config, version):
         group.add_parser(commands, common)
     return top
 

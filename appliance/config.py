@@ -36,10 +36,26 @@ class Server:
         1, "Gateway processes that share the port. One carries about 5,000 small requests a second.", low=1, high=64
     )
     request_timeout_s: float = _setting(
-        60.0, "A request without an answer after this long ends with 504.", low=0.1, high=3600
+        60.0, "A request without an answer after this long ends with 504, unless it names a time.", low=0.1, high=3600
+    )
+    longest_timeout_s: float = _setting(
+        600.0, "Longest time that a request may ask for, with X-Request-Timeout.", low=0.1, high=86400
     )
     keepalive_timeout_s: float = _setting(
         75.0, "An idle client connection is closed after this long.", low=1, high=3600
+    )
+    header_timeout_s: float = _setting(
+        10.0, "A new connection without a whole request head after this long is closed.", low=0.1, high=600
+    )
+    body_timeout_s: float = _setting(
+        60.0, "A request whose body is not there after this long ends with 408.", low=0.1, high=3600
+    )
+    write_timeout_s: float = _setting(
+        30.0, "A connection that takes nothing of its answer for this long is closed.", low=0.1, high=3600
+    )
+    max_connections: int = _setting(1024, "Open connections of one gateway; the next gets 503.", low=1, high=65536)
+    max_connections_per_address: int = _setting(
+        256, "Open connections from one address; loopback is exempt.", low=1, high=65536
     )
     max_body_bytes: int = _setting(
         8 * MIB, "Largest request body; above it the answer is 413.", low=1024, high=1024 * MIB

@@ -10,7 +10,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from appliance import __version__, log
 from appliance.config import Config
 from appliance.errors import ApplianceError, ConfigError, StartError
 from appliance.supervisor import gpus
+from appliance.supervisor.leases import Leases
 from appliance.supervisor.nats_server import NatsServer
 from appliance.supervisor.notify import Notifier
 from appliance.supervisor.process import Process
@@ -30,6 +32,8 @@ from appliance.wire.launch import Launch
 from appliance.workqueue.broker import Broker
 
 _log = log.Logger("daemon")
+
+_DEATHS_UNTIL_CONDEMNED = 2
 
 
 class Daemon:
@@ -44,6 +48,9 @@ class Daemon:
         self._listener: socket.socket | None = None
         self._models: dict[str, dict[str, str]] = {}
         self._announced = False
+        self._broker: Broker | None = None
+        self._suspects: Counter[str] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._started_at = time.monotonic()
 
     async def run(self) -> None:
@@ -73,9 +80,10 @@ class Daemon:
         nats = NatsServer.plan(self._config.queue, self._config.queue_dir, self._config.run_dir)
         if not await self._supervisor.start(self._keeper(nats.process)):
             raise StartError(f"nats-server did not start; its own words are in {nats.log_path}.")
-        broker = Broker(nats.login("daemon"), "daemon")
+        broker = self._broker = Broker(nats.login("daemon"), "daemon")
         await broker.start()
         await broker.ensure_live(self._config.queue)
+        await broker.ensure_quarantine()
         # Workers before gateways, so that gateways stop first: what they still hold needs workers to be answered.
         keepers = [self._keeper(partial(self._worker, device, nats)) for device in devices]
         keepers += [self._keeper(partial(self._gateway, n, nats)) for n in range(self._config.server.gateways)]
@@ -87,6 +95,7 @@ class Daemon:
         await stop.wait()
         _log.info("daemon", state="draining")
         beats.cancel()
+        self._broker = None
         await broker.stop()
 
     @property
@@ -106,13 +115,40 @@ class Daemon:
         return Process(order.process_id, _argv("gateway"), first_line=launch.pack(order), pass_fds=[fd])
 
     def _worker(self, device: str, nats: NatsServer) -> Process:
-        order = Launch(device, self._config, nats.login("worker"), device=device)
+        leases = Leases.create()
+        order = Launch(
+            device, self._config, nats.login("worker"), device=device, leases_fd=leases.fd, condemned=self._condemned()
+        )
         return Process(
             f"worker {device}",
             _argv("worker"),
             first_line=launch.pack(order),
+            pass_fds=[leases.fd],
             on_report=lambda report: self._take_report(device, report),
+            on_exited=lambda: self._after_worker(device, leases),
         )
+
+    def _after_worker(self, device: str, leases: Leases) -> None:
+        """A worker is gone: what it had leased goes back to the queue now, not when the leases run out."""
+        held = leases.held()
+        leases.close()
+        self._suspects.update(subjects.stored_id(subject) for subject, is_touched in held.items() if is_touched)
+        self._models.pop(device, None)
+        if held and self._broker is not None:
+            _log.info("daemon", worker=device, given_back=len(held))
+            self._spawn(self._give_back(self._broker, list(held)))
+
+    def _condemned(self) -> tuple[str, ...]:
+        return tuple(item for item, deaths in self._suspects.items() if deaths >= _DEATHS_UNTIL_CONDEMNED)
+
+    async def _give_back(self, broker: Broker, ack_subjects: list[str]) -> None:
+        for ack_subject in ack_subjects:
+            await broker.publish(ack_subject, b"-NAK")
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _take_report(self, device: str, report: dict[str, Any]) -> None:
         """A worker says what its models are up to; the first one ready makes the appliance useful."""

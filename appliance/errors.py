@@ -109,6 +109,18 @@ class Overloaded(ApplianceError):
         self.retry_after_s = retry_after_s
 
 
+class TooManyConnections(Overloaded):
+    """The gateway holds as many connections as it may, in all or from one address."""
+
+    code = "too_many_connections"
+
+
+class TooSlow(BadRequest):
+    """The request's body did not arrive in time."""
+
+    code = "body_timeout"
+
+
 class Unavailable(ApplianceError):
     """Nothing can take the work at the moment: starting, draining, or every device is out."""
 
@@ -125,6 +137,12 @@ class EngineFailed(ApplianceError):
     """The engine died or failed on this item, repeatedly."""
 
     code = "engine_failed"
+
+
+class Quarantined(EngineFailed):
+    """The item was set aside after it failed again and again; the message names it for the administrator."""
+
+    code = "quarantined"
 
 
 class NotFinite(EngineFailed):

@@ -57,6 +57,7 @@ class FakeBroker:
     is_connected: bool = True
     is_reachable: bool = True
     epoch: int = 0
+    leases: None = None
     inbox: str = "_INBOX_fake"
     published: list[Published] = field(default_factory=list)
     requested: list[tuple[str, bytes]] = field(default_factory=list)
@@ -106,8 +107,17 @@ class FakeEngine:
     def __init__(self, streams: int = 1) -> None:
         self.streams = streams
         self.running = 0
+        self.is_exclusive = False
+        self.killed: list[str] = []
         self.batches: list[tuple[Batch, asyncio.Future[BatchDone]]] = []
         self.overfilled: list[Batch] = []
+
+    @property
+    def has_room(self) -> bool:
+        return self.running < self.streams and not self.is_exclusive
+
+    def kill(self, why: str) -> None:
+        self.killed.append(why)
 
     def run(self, batch: Batch) -> asyncio.Future[BatchDone]:
         if self.running >= self.streams:
@@ -121,6 +131,7 @@ class FakeEngine:
         """Answer the oldest running batch, each output naming its input."""
         batch, answer = self.batches.pop(0)
         self.running -= 1
+        self.is_exclusive = False
         outputs = [f"{piece.job.delivery.item.item_id}/{piece.index}".encode() for piece in batch.pieces]
         answer.set_result(BatchDone(1, 0.1, outputs, errors or {}))
         return batch
@@ -128,6 +139,7 @@ class FakeEngine:
     def fail(self, error: Exception) -> Batch:
         batch, answer = self.batches.pop(0)
         self.running -= 1
+        self.is_exclusive = False
         answer.set_exception(error)
         return batch
 
@@ -150,6 +162,9 @@ class FakeResidency:
 
     def engine_for(self, model_id: str) -> FakeEngine | None:
         return None if model_id in self.failed else self.engine
+
+    def proven(self, model_id: str) -> None:
+        self.failed.pop(model_id, None)
 
     def state_of(self, model_id: str) -> State:
         return State.FAILED if model_id in self.failed else State.READY

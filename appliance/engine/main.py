@@ -43,13 +43,16 @@ class Engine:
 
     def _serve_one(self) -> None:
         while True:
-            with self._reading:
-                frame = frames.receive(self._socket)
-            if frame is None:
-                return
-            answer = frames.pack(self._answer(frame))
-            with self._writing:
-                self._socket.sendall(answer)
+            try:
+                with self._reading:
+                    frame = frames.receive(self._socket)
+                if frame is None:
+                    return
+                answer = frames.pack(self._answer(frame))
+                with self._writing:
+                    self._socket.sendall(answer)
+            except OSError:
+                return  # the worker is gone, and nobody waits for the rest
 
     def _answer(self, frame: Frame) -> Frame:
         if isinstance(frame, LoadModel):

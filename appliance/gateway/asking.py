@@ -28,6 +28,7 @@ class Question:
     operation: str
     options: Options
     inputs: list[Input]
+    timeout_s: float
     truncate: bool = False
 
 
@@ -43,11 +44,10 @@ class Answer:
 class Asker:
     """Asks questions through the queue."""
 
-    def __init__(self, publisher: Publisher, queue: Queue, gateway_id: str, timeout_s: float) -> None:
+    def __init__(self, publisher: Publisher, queue: Queue, gateway_id: str) -> None:
         self._publisher = publisher
         self._queue = queue
         self._gateway_id = gateway_id
-        self._timeout_s = timeout_s
         self._numbers = itertools.count(1)
 
     async def ask(self, question: Question) -> Answer:
@@ -59,7 +59,7 @@ class Asker:
         request_number = next(self._numbers)
         starts = list(cut(question.inputs, self._queue.item_tokens, self._queue.item_inputs))
         held: list[Held] = []
-        timer = asyncio.get_running_loop().call_later(self._timeout_s, self._expire, held)
+        timer = asyncio.get_running_loop().call_later(question.timeout_s, self._expire, held, question.timeout_s)
         try:
             for start, end in zip(starts, [*starts[1:], len(question.inputs)], strict=True):
                 held.append(await self._publisher.submit(lane, self._item(question, request_number, start, end)))
@@ -67,9 +67,8 @@ class Asker:
         finally:
             timer.cancel()
             for one in held:
-                if not one.answer.done() or one.answer.cancelled():
-                    self._publisher.abandon(one)
-                else:
+                self._publisher.abandon(one)  # does nothing for an item that is answered
+                if one.answer.done() and not one.answer.cancelled():
                     one.answer.exception()  # seen: only the first error is told
         return _joined(results, starts)
 
@@ -83,11 +82,11 @@ class Asker:
             lora="",
             inputs=question.inputs if end - start == len(question.inputs) else question.inputs[start:end],
             truncate=question.truncate,
-            remaining_ms=int(self._timeout_s * 1000),
+            remaining_ms=int(question.timeout_s * 1000),
         )
 
-    def _expire(self, held: list[Held]) -> None:
-        error = DeadlineExceeded(f"No answer within {self._timeout_s:g} s.")
+    def _expire(self, held: list[Held], timeout_s: float) -> None:
+        error = DeadlineExceeded(f"No answer within {timeout_s:g} s, the time that the request allowed.")
         for one in held:
             if not one.answer.done():
                 one.answer.set_exception(error)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import orjson
 from aiohttp import hdrs, web
 
-from appliance.errors import BadRequest, UnsupportedMedia
+from appliance.errors import BadRequest, TooSlow, UnsupportedMedia
 
 Fields = dict[str, Any]
 
 
-async def read_json(request: web.Request) -> Fields:
-    """Return the JSON object in the body. Raises UnsupportedMedia, BadRequest; aiohttp raises on an oversized one.
+async def read_json(request: web.Request, timeout_s: float) -> Fields:
+    """Return the JSON object in the body. Raises UnsupportedMedia, BadRequest, TooSlow; aiohttp raises on a large one.
 
     The content type must say JSON, since a browser sends any other one across sites without asking first.
     """
@@ -24,12 +25,22 @@ async def read_json(request: web.Request) -> Fields:
     if request.headers.get(hdrs.CONTENT_ENCODING, "identity") != "identity":
         raise UnsupportedMedia("Compressed request bodies are not accepted. Send the body without Content-Encoding.")
     try:
-        fields = orjson.loads(await request.read())
+        fields = orjson.loads(await _read(request, timeout_s))
     except orjson.JSONDecodeError as exc:
         raise BadRequest(f"The body is not valid JSON in UTF-8: {exc}.") from None
     if not isinstance(fields, dict):
         raise BadRequest(f"The body must be a JSON object, not {kind_of(fields)}.")
     return fields
+
+
+async def _read(request: web.Request, timeout_s: float) -> bytes:
+    """Return the body, which is nearly always there with the head; else wait for it, not for ever."""
+    if request.content.is_eof():
+        return await request.read()
+    try:
+        return await asyncio.wait_for(request.read(), timeout_s)
+    except asyncio.TimeoutError:
+        raise TooSlow(f"The request's body did not arrive within {timeout_s:g} s.") from None
 
 
 def kind_of(value: Any) -> str:

@@ -68,6 +68,8 @@ class Fleet:
             if process["state"] != "ready":
                 found.append(f"The process {name} is {process['state']}: {process['reason'] or 'no reason given'}.")
         for beat in fresh:
+            if beat.reason:
+                found.append(f"The device {beat.device} is {beat.state}: {beat.reason}")
             found += [
                 f"Worker {beat.worker_id} cannot use the model {name}: {state.reason}"
                 for name, state in beat.models.items()

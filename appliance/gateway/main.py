@@ -12,6 +12,7 @@ from aiohttp import web
 
 from appliance import log, metrics
 from appliance.gateway.asking import Asker
+from appliance.gateway.connections import Connections
 from appliance.gateway.fleet import Fleet
 from appliance.gateway.noted import Noting
 from appliance.gateway.openai import OpenAI
@@ -53,21 +54,24 @@ class Gateway:
         runner = await self._listen()
         self._control.report("ready")
         watcher = asyncio.create_task(self._watch_catalog())
+        sweeper = asyncio.create_task(self._connections.sweep())
         await stop.wait()
         self._noting.is_draining = True
         _log.info("gateway", gateway=self._gateway_id, state="draining", in_flight=self._noting.in_flight)
         while self._noting.in_flight:
             await asyncio.sleep(0.02)
-        watcher.cancel()
+        self._acceptor.close()
+        for task in (watcher, sweeper):
+            task.cancel()
         await runner.cleanup()
         await self._publisher.stop()
         await self._broker.stop()
 
     async def _listen(self) -> web.AppRunner:
         server = self._launch.config.server
-        asker = Asker(self._publisher, self._launch.config.queue, self._gateway_id, server.request_timeout_s)
+        asker = Asker(self._publisher, self._launch.config.queue, self._gateway_id)
         app = web.Application(middlewares=[self._noting.middleware()], client_max_size=server.max_body_bytes)
-        app.add_routes(OpenAI(self._catalog, self._fleet, asker, server.max_inputs).routes())
+        app.add_routes(OpenAI(self._catalog, self._fleet, asker, server).routes())
         app.add_routes(Ops(self._fleet, self._broker, self._publisher, self._noting).routes())
         # A handler is cancelled when its client hangs up: work whose caller is gone is not run.
         runner = web.AppRunner(
@@ -79,7 +83,12 @@ class Gateway:
             keepalive_timeout=server.keepalive_timeout_s,
         )
         await runner.setup()
-        await web.SockSite(runner, socket.socket(fileno=self._launch.listener_fd), backlog=1024).start()
+        assert runner.server is not None
+        self._connections = Connections(runner.server, server, time.monotonic)
+        listener = socket.socket(fileno=self._launch.listener_fd)
+        self._acceptor = await asyncio.get_running_loop().create_server(
+            self._connections.protocol, sock=listener, backlog=1024
+        )
         return runner
 
     async def _watch_catalog(self) -> None:

@@ -9,9 +9,11 @@ from typing import Any
 
 from aiohttp import web
 
+from appliance.config import Server
 from appliance.errors import BadRequest, ModelNotFound, OperationNotSupported
 from appliance.gateway.asking import Answer, Asker, Input, Question
 from appliance.gateway.body import Fields, kind_of, read_json
+from appliance.gateway.deadline import timeout_of
 from appliance.gateway.fleet import Fleet
 from appliance.gateway.noted import NOTE, Note
 from appliance.gateway.render import json_response
@@ -21,13 +23,13 @@ MAX_TRUNCATED_LISTED = 100
 
 
 class OpenAI:
-    """The handlers; `max_inputs` is the documented limit of one request."""
+    """The handlers. Limits and timeouts are the server's settings."""
 
-    def __init__(self, catalog: Catalog, fleet: Fleet, asker: Asker, max_inputs: int) -> None:
+    def __init__(self, catalog: Catalog, fleet: Fleet, asker: Asker, server: Server) -> None:
         self._catalog = catalog
         self._fleet = fleet
         self._asker = asker
-        self._max_inputs = max_inputs
+        self._server = server
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -38,27 +40,28 @@ class OpenAI:
 
     async def embeddings(self, request: web.Request) -> web.Response:
         """Embed strings or token arrays. Unknown fields are ignored, as OpenAI's own servers do."""
-        fields = await read_json(request)
-        question, encode = self._question(fields)
+        fields = await read_json(request, self._server.body_timeout_s)
+        timeout_s = timeout_of(request.headers, self._server.request_timeout_s, self._server.longest_timeout_s)
+        question, encode = self._question(fields, timeout_s)
         answer = await self._asker.ask(question)
         note: Note = request[NOTE]
         note.model, note.inputs, note.tokens = question.model.name, len(answer.outputs), sum(answer.tokens)
         return _embeddings(question.model.name, answer, note.tokens, encode)
 
-    def _question(self, fields: Fields) -> tuple[Question, Callable[[bytes], Any]]:
+    def _question(self, fields: Fields, timeout_s: float) -> tuple[Question, Callable[[bytes], Any]]:
         model = self._model(fields.get("model"))
         if "embed" not in model.operations or model.embed is None:
             raise OperationNotSupported(
                 f"{model.name} does not do embed; it does {', '.join(model.operations)}.", param="model"
             )
         self._fleet.require_usable(model.name)
-        inputs = inputs_of(fields, self._max_inputs, model.limits.vocab_size)
+        inputs = inputs_of(fields, self._server.max_inputs, model.limits.vocab_size)
         dimensions = _dimensions(fields.get("dimensions"), model.name, model.embed.dimensions)
         options = (("dimensions", dimensions),) if dimensions else ()
         truncate = fields.get("truncate", False)
         if not isinstance(truncate, bool):
             raise BadRequest(f"truncate must be true or false, not {kind_of(truncate)}.", param="truncate")
-        return Question(model, "embed", options, inputs, truncate), _encoding(fields.get("encoding_format"))
+        return Question(model, "embed", options, inputs, timeout_s, truncate), _encoding(fields.get("encoding_format"))
 
     def _model(self, name: Any) -> Model:
         if not isinstance(name, str):

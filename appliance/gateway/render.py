@@ -15,9 +15,12 @@ _STATUS: dict[type[ApplianceError], int] = {
     errors.UnsupportedMedia: 415,
     errors.BodyTooLarge: 413,
     errors.ModelNotFound: 404,
+    errors.TooManyConnections: 503,
     errors.Overloaded: 429,
+    errors.TooSlow: 408,
     errors.Unavailable: 503,
     errors.DeadlineExceeded: 504,
+    errors.Quarantined: 422,
     errors.EngineFailed: 500,
     ApplianceError: 500,
 }
@@ -51,6 +54,14 @@ def error_response(error: ApplianceError) -> web.Response:
     elif isinstance(error, errors.Unavailable):
         headers["Retry-After"] = "1"
     return _error(status, error.message, error.code, error.param, headers)
+
+
+def raw_error(error: ApplianceError) -> bytes:
+    """Return an error as a whole HTTP/1.1 response, for a connection that aiohttp never sees."""
+    response = error_response(error)
+    body = bytes(response.body)  # type: ignore[arg-type]
+    head = f"HTTP/1.1 {response.status} {response.reason}\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
+    return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
 
 
 def http_error_response(error: web.HTTPException, max_body_bytes: int) -> web.Response:

@@ -64,19 +64,24 @@ class OnnxRuntime:
 
     def load(self, spec: SessionSpec) -> OnnxSession:
         """See Runtime.load. A GPU that ONNX Runtime does not take is an error, never the CPU instead."""
-        shared = _session(spec, spec.threads)
-        alone = _session(spec, spec.threads_alone) if spec.threads_alone != spec.threads else shared
+        shared = _session(spec, spec.threads, spins=False)
+        alone = _session(spec, spec.threads_alone, spins=True) if spec.threads_alone != spec.threads else shared
         return OnnxSession(shared, alone, self._crowd)
 
 
-def _session(spec: SessionSpec, threads: int) -> ort.InferenceSession:
+def _session(spec: SessionSpec, threads: int, spins: bool) -> ort.InferenceSession:
+    """Load the model. `spins` lets idle threads of its pool spin for work, between the operators of a pass only.
+
+    That is a fifth of the time of a short pass, and needs cores that nobody else wants: not beside gateway, broker and
+    other passes.
+    """
     providers = _providers(spec.device)
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    # Idle threads of the pool would spin for work on the cores that gateway and broker need.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spins else "0")
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     try:
         session = ort.InferenceSession(str(spec.folder / MODEL_FILE), options, providers=providers)
     except Exception as exc:

@@ -16,7 +16,10 @@ from appliance.config import Queue
 from appliance.errors import StartError
 from appliance.supervisor.process import Process
 from appliance.wire.launch import BrokerLogin
-from appliance.wire.subjects import LIVE
+from appliance.wire.subjects import CANCELS, LIVE, QUARANTINE
+
+ADMIN_LOGIN = "admin.json"
+"""In the run folder, 0600: the daemon's own login, for the command line of whoever may read it."""
 
 ROLES = ("daemon", "gateway", "worker")
 
@@ -31,13 +34,13 @@ _ACKS = (f"$JS.ACK.{LIVE}.>", f"$JS.ACK.*.*.{LIVE}.>")
 
 PUBLISH = {
     "daemon": (">",),
-    "gateway": (f"{LIVE}.>", *_STREAM_API, f"$JS.API.STREAM.MSG.DELETE.{LIVE}", "_R_.>", "hb.>"),
-    "worker": ("r.>", "hb.>", *_STREAM_API, *_CONSUMER_API, *_ACKS),
+    "gateway": (f"{LIVE}.>", *_STREAM_API, f"$JS.API.STREAM.MSG.DELETE.{LIVE}", "_R_.>", "hb.>", CANCELS),
+    "worker": (f"{QUARANTINE}.>", "r.>", "hb.>", *_STREAM_API, *_CONSUMER_API, *_ACKS),
 }
 SUBSCRIBE = {
     "daemon": (">",),
     "gateway": ("_INBOX_gateway.>", "r.>", "hb.>"),
-    "worker": ("_INBOX_worker.>",),
+    "worker": ("_INBOX_worker.>", CANCELS),
 }
 
 
@@ -91,6 +94,7 @@ class NatsServer:
         """Write the configuration and return a process to start."""
         path = self.run_dir / "nats-server.conf"
         write_whole(path, self.configuration())
+        write_whole(self.run_dir / ADMIN_LOGIN, json.dumps(vars(self.login("daemon"))))
         # The address is on the command line too: with an empty file (a power cut leaves one) the server would
         # listen on every interface without credentials.
         argv = [str(find_binary()), "-c", str(path), "-a", "127.0.0.1", "-p", str(self.port)]

@@ -52,6 +52,7 @@ class Process:
         probe: Callable[[], Awaitable[bool]] | None = None,
         pass_fds: Sequence[int] = (),
         on_report: Callable[[dict[str, Any]], None] | None = None,
+        on_exited: Callable[[], None] | None = None,
     ) -> None:
         self.name = name
         self.state = State.STOPPED
@@ -65,6 +66,7 @@ class Process:
         self._probe = probe
         self._pass_fds = list(pass_fds)
         self._on_report = on_report
+        self._on_exited = on_exited
         self._ready = asyncio.Event()
         self._popen: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
@@ -150,6 +152,8 @@ class Process:
             self.reason = self.reason or exit_reason(status)
         self.state = State.STOPPED
         self.exited.set()
+        if self._on_exited is not None:
+            self._on_exited()
 
     def _close(self) -> None:
         loop = asyncio.get_running_loop()

@@ -95,6 +95,16 @@ def unpack_item(data: bytes) -> WorkItem:
     return WorkItem(item_id, gateway_id, model_id, operation, options, lora, inputs, truncate, remaining_ms)
 
 
+def pack_cancels(item_ids: list[str]) -> bytes:
+    packed: bytes = msgpack.packb((VERSION, item_ids))
+    return packed
+
+
+def unpack_cancels(data: bytes) -> list[str]:
+    item_ids: list[str] = msgpack.unpackb(data)[1]
+    return item_ids
+
+
 def pack_results(results: list[WorkResult]) -> bytes:
     packed: bytes = msgpack.packb(
         (

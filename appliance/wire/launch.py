@@ -21,13 +21,16 @@ class BrokerLogin:
 
 @dataclass(frozen=True)
 class Launch:
-    """The first line that a child reads. `device` is for workers, `listener_fd` for gateways (-1: none)."""
+    """The first line that a child reads. `device` and `leases_fd` are for workers, `listener_fd` for gateways."""
 
     process_id: str
     config: Config
     broker: BrokerLogin
     device: str = ""
     listener_fd: int = -1
+    leases_fd: int = -1
+    condemned: tuple[str, ...] = ()
+    """Items (by subjects.stored_id) that ended two workers: not to be touched again."""
 
 
 def pack(launch: Launch) -> bytes:
@@ -44,4 +47,5 @@ def unpack(line: bytes) -> Launch:
     fields = json.loads(line)
     fields["config"] = configuration.from_table(fields["config"], "launch")
     fields["broker"] = BrokerLogin(**fields["broker"])
+    fields["condemned"] = tuple(fields["condemned"])
     return Launch(**fields)

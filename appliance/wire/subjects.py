@@ -8,7 +8,10 @@ LIVE = "LIVE"
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
 INTERACTIVE = "interactive"
 
+QUARANTINE = "QUARANTINE"
 HEARTBEATS = "hb.>"
+CANCELS = "c.live"
+"""Where gateways tell all workers, in one message, the ids of items whose callers are gone."""
 REPLIES = "r.>"
 
 
@@ -37,6 +40,26 @@ def reply_subject(gateway_id: str) -> str:
 
 def heartbeat_subject(process_id: str) -> str:
     return f"hb.{process_id}"
+
+
+def quarantine_subject(lane_name: str) -> str:
+    return f"{QUARANTINE}.{lane_name}"
+
+
+def stored_id(ack_subject: str) -> str:
+    """Return what stays the same of an item over its deliveries: its number in the stream and when it was stored."""
+    parts = ack_subject.split(".")
+    first = ack_fields(parts)
+    return f"{parts[first + 1]}.{parts[first + 3]}"
+
+
+def ack_fields(parts: list[str]) -> int:
+    """Return where the counts start in a split ack subject: delivered, stream seq, consumer seq, time, pending.
+
+    v1 is `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>`; v2 has the
+    domain and account before the stream.
+    """
+    return 4 if len(parts) == 9 else 6
 
 
 def pull_subject(lane_name: str, stream: str = LIVE) -> str:

@@ -12,12 +12,14 @@ from appliance.wire.frames import BatchDone
 from appliance.wire.items import WorkResult, failure
 from appliance.worker import batcher
 from appliance.worker.batcher import Batch, Limits
-from appliance.worker.engine_port import EnginePort
+from appliance.worker.engine_port import EngineDied, EnginePort
 from appliance.worker.job import Job, Key, Piece
 from appliance.worker.residency import Residency, State
 from appliance.workqueue.consumer import Delivery
 
 _log = log.Logger("dispatcher")
+
+_FAILURES_UNTIL_RESTART = 2
 
 Finished = tuple[Delivery, WorkResult]
 
@@ -25,18 +27,46 @@ Finished = tuple[Delivery, WorkResult]
 class Dispatcher:
     """Single-threaded: every method runs on the loop, so no state has two writers.
 
-    `answer` takes the finished results of a batch; it sends them and acks.
+    `answer` takes the finished results of a batch; it sends them and acks. `drop` takes what nobody waits for any more;
+    `set_aside` what is guilty: it goes into quarantine with the reason and the input's number, and its caller is told.
     """
 
-    def __init__(self, residency: Residency, limits: Limits, answer: Callable[[list[Finished]], None]) -> None:
+    def __init__(
+        self,
+        residency: Residency,
+        limits: Limits,
+        answer: Callable[[list[Finished]], None],
+        drop: Callable[[Delivery], None],
+        set_aside: Callable[[Delivery, str, int], None],
+        clock: Callable[[], float],
+    ) -> None:
         self.held_pieces = 0
         self.held_tokens = 0
         self.counters = dict.fromkeys(
-            ("batches", "inputs", "real_tokens", "padded_tokens", "run_s", "failed_batches", "answered", "errors"), 0.0
+            (
+                "batches",
+                "inputs",
+                "real_tokens",
+                "padded_tokens",
+                "run_s",
+                "failed_batches",
+                "answered",
+                "errors",
+                "expired",
+                "cancelled",
+                "rerun",
+                "quarantined",
+            ),
+            0.0,
         )
         self._residency = residency
         self._limits = limits
         self._answer = answer
+        self._drop = drop
+        self._set_aside = set_aside
+        self._failures_in_a_row = 0
+        self._clock = clock
+        self._jobs: dict[str, Job] = {}
         self._waiting: dict[Key, list[Piece]] = {}
         self._again: deque[Batch] = deque()
 
@@ -48,6 +78,7 @@ class Dispatcher:
         """Let a job's pieces wait for a batch. A job without inputs is answered at once."""
         self.held_pieces += len(pieces)
         self.held_tokens += sum(job.tokens)
+        self._jobs[job.delivery.item.item_id] = job
         self._waiting.setdefault(job.key, []).extend(pieces)
 
     def refuse(self, delivery: Delivery, index: int, error: ApplianceError) -> None:
@@ -58,33 +89,90 @@ class Dispatcher:
     def pump(self) -> None:
         """Give every engine with room its next batch."""
         self._drop_unservable()
-        while self._again:
-            engine = self._free_engine(self._again[0].key)
-            if engine is None:
-                break
-            self._run(engine, self._again.popleft())
+        self._run_again()
         while (batch := self._choose()) is not None:
-            engine = self._free_engine(batch.key)
-            assert engine is not None
             self._take(batch)
-            self._run(engine, batch)
+            # Looked at here only: what waits is not worth a search, what is about to run is worth a look.
+            if not self._drop_unwanted(batch):
+                self._run(self._engine(batch.key), batch)
+
+    def _run_again(self) -> None:
+        """Run the parts of failed batches, one at a time."""
+        for batch in list(self._again):
+            engine = self._free_engine(batch.key)
+            if engine is None or engine.running:
+                continue
+            self._again.remove(batch)
+            wanted = [piece for piece in batch.pieces if not piece.job.is_over]
+            self._release([piece for piece in batch.pieces if piece.job.is_over])
+            if wanted:
+                engine.is_exclusive = True
+                self._run(engine, Batch(batch.key, wanted))
 
     def _choose(self) -> Batch | None:
         """Return the next batch among the keys whose engine has room for one."""
-        free = {key: pieces for key, pieces in self._waiting.items() if self._free_engine(key) is not None}
+        # New work waits for the parts of failed batches: those need an engine alone, and it would never be free.
+        awaited = {self._residency.engine_for(part.key.model_id) for part in self._again}
+        free = {
+            key: pieces
+            for key, pieces in self._waiting.items()
+            if (engine := self._free_engine(key)) is not None and engine not in awaited
+        }
         return batcher.next_batch(free, self._limits) if free else None
+
+    def cancel(self, item_ids: list[str]) -> None:
+        """Drop what is held of these items, whose callers are gone; what runs, runs to its end for nobody."""
+        for item_id in item_ids:
+            job = self._jobs.get(item_id)
+            if job is not None and not job.is_over:
+                self.counters["cancelled"] += 1
+                self._give_up(job)
+        self._drop_over()
+
+    def _drop_unwanted(self, batch: Batch) -> bool:
+        """Return whether pieces of a chosen batch were found to be late; those are dropped, the rest waits again."""
+        now = self._clock()
+        late = [piece for piece in batch.pieces if piece.job.expires_at < now and not piece.job.is_over]
+        for piece in late:
+            if not piece.job.is_over:
+                self.counters["expired"] += 1
+                self._give_up(piece.job)
+        if late:
+            self._waiting[batch.key] = [*batch.pieces, *self._waiting.get(batch.key, [])]
+            self._drop_over()
+        return bool(late)
+
+    def _give_up(self, job: Job) -> None:
+        job.is_over = True
+        self._jobs.pop(job.delivery.item.item_id, None)
+        self._drop(job.delivery)
+
+    def _drop_over(self) -> None:
+        """Take the pieces of jobs that are over out of what waits."""
+        for key, pieces in list(self._waiting.items()):
+            over = [piece for piece in pieces if piece.job.is_over]
+            if over:
+                self._release(over)
+                self._keep(key, [piece for piece in pieces if not piece.job.is_over])
+
+    def _keep(self, key: Key, pieces: list[Piece]) -> None:
+        if pieces:
+            self._waiting[key] = pieces
+        else:
+            del self._waiting[key]
+
+    def _engine(self, key: Key) -> EnginePort:
+        engine = self._residency.engine_for(key.model_id)
+        assert engine is not None
+        return engine
 
     def _free_engine(self, key: Key) -> EnginePort | None:
         engine = self._residency.engine_for(key.model_id)
-        return engine if engine is not None and engine.running < engine.streams else None
+        return engine if engine is not None and engine.has_room else None
 
     def _take(self, batch: Batch) -> None:
         """Move a batch's pieces from waiting to running."""
-        left = batcher.without(self._waiting[batch.key], batch)
-        if left:
-            self._waiting[batch.key] = left
-        else:
-            del self._waiting[batch.key]
+        self._keep(batch.key, batcher.without(self._waiting[batch.key], batch))
 
     def _run(self, engine: EnginePort, batch: Batch) -> None:
         engine.run(batch).add_done_callback(lambda answer: self._on_batch(batch, answer))
@@ -100,6 +188,8 @@ class Dispatcher:
         self._finish(batch, answer.result())
 
     def _finish(self, batch: Batch, done: BatchDone) -> None:
+        self._failures_in_a_row = 0
+        self._residency.proven(batch.key.model_id)
         self._count(batch, done)
         answered: list[Finished] = []
         for position, (piece, output) in enumerate(zip(batch.pieces, done.outputs, strict=True)):
@@ -109,8 +199,10 @@ class Dispatcher:
             else:
                 result = piece.job.fail(piece.index, _error(*wrong))
             if result is not None:
-                answered.append((piece.job.delivery, result))
+                answered.append(self._closed(piece.job, result))
         self._release(batch.pieces)
+        if done.errors:
+            self._drop_over()  # what else a failed item asked for is not worth running
         self.counters["answered"] += len(answered)
         if answered:
             self._answer(answered)
@@ -126,14 +218,30 @@ class Dispatcher:
     def _on_failed(self, batch: Batch, error: BaseException) -> None:
         """Run a failed batch again by parts; answer for the pieces found guilty."""
         self.counters["failed_batches"] += 1
+        self._suspect(batch, error)
         again, guilty = batcher.after_failure(batch)
         self._again.extend(again)
+        self.counters["rerun"] += sum(len(one.pieces) for one in again)
         for piece in guilty:
-            result = piece.job.fail(piece.index, EngineFailed(f"The model failed on this input: {error}"))
-            if result is not None:
-                self.counters["errors"] += 1
-                self._answer([(piece.job.delivery, result)])
+            if not piece.job.is_over:
+                piece.job.is_over = True
+                self.counters["quarantined"] += 1
+                self._jobs.pop(piece.job.delivery.item.item_id, None)
+                self._set_aside(piece.job.delivery, str(error), piece.index)
         self._release(guilty)
+        self._drop_over()
+
+    def _suspect(self, batch: Batch, error: BaseException) -> None:
+        """Two failures in a row from an engine that lives may be the device's fault and stick to its process: end it.
+
+        The next one is checked against golden answers before anything runs on it, so what fails there is guilty itself.
+        """
+        self._failures_in_a_row = 0 if isinstance(error, EngineDied) else self._failures_in_a_row + 1
+        if self._failures_in_a_row >= _FAILURES_UNTIL_RESTART:
+            self._failures_in_a_row = 0
+            engine = self._residency.engine_for(batch.key.model_id)
+            if engine is not None:
+                engine.kill(f"{_FAILURES_UNTIL_RESTART} batches in a row failed: {error}")
 
     def _drop_unservable(self) -> None:
         """Answer what waits for a model that failed to load: nobody should wait for a deadline to hear it."""
@@ -144,8 +252,12 @@ class Dispatcher:
             for piece in pieces:
                 result = piece.job.fail(-1, Unavailable(f"The model {key.model_id} cannot be used: {reason}"))
                 if result is not None:
-                    self._answer([(piece.job.delivery, result)])
+                    self._answer([self._closed(piece.job, result)])
             self._release(pieces)
+
+    def _closed(self, job: Job, result: WorkResult) -> Finished:
+        self._jobs.pop(job.delivery.item.item_id, None)
+        return job.delivery, result
 
     def _release(self, pieces: list[Piece]) -> None:
         self.held_pieces -= len(pieces)

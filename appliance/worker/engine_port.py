@@ -31,6 +31,7 @@ class EngineDied(EngineFailed):
 class EnginePort(asyncio.Protocol):
     """Lives as long as its process. `running` is how many batches are in it; the caller keeps it at `streams`.
 
+    `is_exclusive` says that what runs must have no company: an engine's death must have one suspect, not two.
     `died_at_work` says that it ended with a batch in it: that one is to blame, and may run three times at most.
     """
 
@@ -38,6 +39,7 @@ class EnginePort(asyncio.Protocol):
         self.runtime = runtime
         self.streams = streams
         self.running = 0
+        self.is_exclusive = False
         self.pid = 0
         self.died_at_work = False
         self.died: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -51,6 +53,11 @@ class EnginePort(asyncio.Protocol):
         self._batches: dict[int, asyncio.Future[BatchDone]] = {}
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._last_id = 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more batch may be sent."""
+        return self.running < self.streams and not self.is_exclusive
 
     async def start(self) -> None:
         """Start the process; returns once its libraries are loaded. Raises EngineDied."""
@@ -192,4 +199,5 @@ class EnginePort(asyncio.Protocol):
     def _finish(self, batch_id: int) -> asyncio.Future[BatchDone]:
         self._timers.pop(batch_id).cancel()
         self.running -= 1
+        self.is_exclusive = False
         return self._batches.pop(batch_id)

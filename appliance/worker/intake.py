@@ -75,9 +75,9 @@ class Intake:
             return
         item = delivery.item
         key = Key(served.model.name, item.operation, item.lora, item.options)
-        job = Job(
-            delivery, key, served.model.content_hash, [len(i) for i in ids], truncated, [b""] * len(ids), len(ids)
-        )
+        lengths = [len(one) for one in ids]
+        expires_at = arrived + item.remaining_ms / 1e3 - delivery.waited_s
+        job = Job(delivery, key, served.model.content_hash, lengths, truncated, expires_at, [b""] * len(ids), len(ids))
         self._on_ready(job, [Piece(job, index, one, arrived) for index, one in enumerate(ids)])
 
     def stop(self) -> None:

@@ -43,6 +43,8 @@ class Job:
     content_hash: str
     tokens: list[int]
     truncated: list[int]
+    expires_at: float
+    """The instant (monotonic) after which nobody waits for it."""
     outputs: list[bytes] = field(default_factory=list)
     missing: int = 0
     is_over: bool = False

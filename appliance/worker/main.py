@@ -8,11 +8,12 @@ import os
 import time
 
 from appliance import log
-from appliance.errors import ApplianceError, ModelNotFound, Unavailable
+from appliance.errors import ApplianceError, ModelNotFound, Quarantined, Unavailable
 from appliance.supervisor.child import Control, run_child, stop_event
+from appliance.supervisor.leases import Leases
 from appliance.wire import heartbeat, subjects
 from appliance.wire.heartbeat import ModelState, WorkerBeat
-from appliance.wire.items import failure
+from appliance.wire.items import failure, unpack_cancels
 from appliance.wire.launch import Launch
 from appliance.worker import profile as profiles
 from appliance.worker.credit import CreditFacts, credit
@@ -21,11 +22,15 @@ from appliance.worker.intake import Intake
 from appliance.worker.job import Job, Piece
 from appliance.worker.lanes import Lanes
 from appliance.worker.residency import Residency
-from appliance.workqueue import replies
-from appliance.workqueue.broker import Broker
+from appliance.workqueue import quarantine, replies
+from appliance.workqueue.broker import Broker, Message
 from appliance.workqueue.consumer import Delivery, settle
+from appliance.workqueue.recent import Recent
 
 _log = log.Logger("worker")
+
+QUARANTINE_AT = 6
+"""The delivery at which an item is not run any more. A backstop: who is guilty of a death is found out otherwise."""
 
 
 class Worker:
@@ -36,13 +41,18 @@ class Worker:
         self._launch = launch
         self._config = config
         self._control = control
-        self._broker = Broker(launch.broker, launch.process_id)
+        self._leases = Leases(launch.leases_fd)
+        self._broker = Broker(launch.broker, launch.process_id, self._leases)
+        self._condemned = frozenset(launch.condemned)
         profile = profiles.of_device(launch.device, config.worker)
         self._limits = profile.limits
         self._residency = Residency(launch.device, profile.streams, config, self._on_models)
-        self._dispatcher = Dispatcher(self._residency, self._limits, self._answer)
+        self._dispatcher = Dispatcher(
+            self._residency, self._limits, self._answer, self._drop, self._set_aside, time.monotonic
+        )
         self._intake = Intake(self._on_ready, self._on_refused, time.monotonic)
         self._lanes = Lanes(self._broker, config, launch.device, self._on_delivery)
+        self._cancelled = Recent(10_000)
         self._held: dict[str, list[Delivery]] = {}
         self._work = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -52,6 +62,7 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`, then drain: finish what is held, give the rest back."""
         await self._broker.start()
+        await self._broker.subscribe(subjects.CANCELS, self._on_cancels)
         self._residency.start()
         await self._rescan()
         self._state = "ready"
@@ -77,15 +88,27 @@ class Worker:
         elif served is None:
             error = ModelNotFound(f"The model {item.model_id} is not here any more.")
             self._answer([(delivery, failure(item.item_id, error))])
+        elif delivery.waited_s * 1e3 > item.remaining_ms or item.item_id in self._cancelled:
+            self._dispatcher.counters["expired"] += 1
+            self._drop(delivery)
+        elif subjects.stored_id(delivery.ack_subject) in self._condemned:
+            self._set_aside(delivery, "two workers died while they turned it into tokens", -1)
+        elif delivery.delivered >= QUARANTINE_AT:
+            self._set_aside(delivery, f"delivered {delivery.delivered} times and never finished", -1)
         elif item.item_id in self._held:
             # It came again while we hold it: the broker lost its memory, or our lease. Run once, ack both.
             self._held[item.item_id].append(delivery)
         else:
             self._held[item.item_id] = [delivery]
             self._mean_inputs += 0.05 * (len(item.inputs) - self._mean_inputs)
+            self._leases.mark(delivery.ack_subject, True)
             self._intake.accept(delivery, served)
 
     def _on_ready(self, job: Job, pieces: list[Piece]) -> None:
+        self._leases.mark(job.delivery.ack_subject, False)
+        if job.delivery.item.item_id in self._cancelled:  # while it was tokenised in a thread
+            self._drop(job.delivery)
+            return
         self._mean_tokens += 0.05 * (sum(job.tokens) - self._mean_tokens)
         self._dispatcher.add(job, pieces)
         self._work.set()
@@ -97,6 +120,30 @@ class Worker:
         answered = [(self._held.pop(d.item.item_id, [d]), result) for d, result in finished]
         self._spawn(replies.send(self._broker, answered))
         self._work.set()
+
+    def _set_aside(self, delivery: Delivery, reason: str, failed_input: int) -> None:
+        self._spawn(self._quarantine(delivery, reason, failed_input))
+
+    async def _quarantine(self, delivery: Delivery, reason: str, failed_input: int) -> None:
+        """Keep a guilty item for the administrator, then tell its caller; told even where it cannot be kept."""
+        item = delivery.item
+        _log.warning("item", item_id=item.item_id, model=item.model_id, state="quarantined", reason=reason)
+        try:
+            await quarantine.put(self._broker, item, reason, failed_input)
+        except Unavailable as exc:
+            _log.error("item", item_id=item.item_id, state="not kept", reason=exc.message)
+        error = Quarantined(f"This input made the model fail again and again; it was set aside as {item.item_id}.")
+        self._answer([(delivery, failure(item.item_id, error, failed_input))])
+
+    def _drop(self, delivery: Delivery) -> None:
+        """Nobody waits for this item any more: take it off the queue, unanswered."""
+        self._spawn(settle(self._broker, self._held.pop(delivery.item.item_id, [delivery]), b"+ACK"))
+        self._work.set()
+
+    async def _on_cancels(self, message: Message) -> None:
+        item_ids = unpack_cancels(message.data)
+        self._cancelled.add(item_ids)
+        self._dispatcher.cancel(item_ids)
 
     async def _pump(self) -> None:
         """Whenever something came or went: fill the engines, then adjust the credit."""
@@ -157,12 +204,13 @@ class Worker:
             runtime: {"pid": engine.pid, "running": engine.running, "state": "died" if engine.died.done() else "up"}
             for runtime, engine in self._residency.engines.items()
         }
+        why = self._residency.out_of_service()
         return WorkerBeat(
             worker_id=self._launch.process_id,
             device=self._launch.device,
             pid=os.getpid(),
-            state=self._state,
-            reason="",
+            state="out of service" if why else self._state,
+            reason=why,
             models=self._models(),
             engines=engines,
             held_items=len(self._held),

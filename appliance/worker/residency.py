@@ -87,6 +87,19 @@ class Residency:
         engine = resident.engine
         return engine if engine is not None and not engine.died.done() else None
 
+    def proven(self, model_id: str) -> None:
+        """A batch of this model succeeded: its engine's earlier deaths were not the device's fault."""
+        resident = self.residents.get(model_id)
+        if resident is not None and self._engine_failures.get(resident.model.runtime):
+            self._engine_failures[resident.model.runtime] = 0
+
+    def out_of_service(self) -> str:
+        """Return why nothing can run on this device, its last failure's reason; empty while something can."""
+        residents = self.residents.values()
+        if not residents or any(resident.state is not State.FAILED for resident in residents):
+            return ""
+        return next(resident.reason for resident in residents)
+
     def states(self) -> dict[str, ModelState]:
         """For the heartbeat."""
         return {

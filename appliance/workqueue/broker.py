@@ -15,6 +15,7 @@ from nats.aio.msg import Msg as Message
 from appliance import log
 from appliance.config import Queue
 from appliance.errors import Unavailable
+from appliance.supervisor.leases import Leases
 from appliance.wire import subjects
 from appliance.wire.launch import BrokerLogin
 
@@ -31,8 +32,9 @@ class Broker:
     A memory stream starts at sequence 1 after a restart, so an ack from before it could remove another's item.
     """
 
-    def __init__(self, login: BrokerLogin, process_id: str) -> None:
+    def __init__(self, login: BrokerLogin, process_id: str, leases: Leases | None = None) -> None:
         self.epoch = 0
+        self.leases = leases
         self.inbox = f"_INBOX_{login.user}.{process_id}"
         self._login = login
         self._process_id = process_id
@@ -87,6 +89,8 @@ class Broker:
         server_id = self._current_server()
         if server_id != self._server_id:
             self._server_id, self.epoch = server_id, self.epoch + 1
+            if self.leases is not None:
+                self.leases.clear()
         _log.info("broker", state="reconnected", epoch=self.epoch)
         for callback in self._restored:
             try:
@@ -124,7 +128,7 @@ class Broker:
         # Limits of the subscription are its defaults: 512 Ki messages, 128 MiB.
         await self.client.subscribe(subject, cb=callback)
 
-    async def _api(self, subject: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def call(self, subject: str, body: dict[str, Any]) -> dict[str, Any]:
         """Call JetStream's JSON API; nats-py has no field for some of what we need. Raises Unavailable."""
         try:
             answer = await self.request(f"$JS.API.{subject}", json.dumps(body).encode(), _API_TIMEOUT_S)
@@ -151,7 +155,22 @@ class Broker:
             # As long as a publish may be repeated for want of an ack; the server keeps every id for it, in memory.
             "duplicate_window": int(10e9),
         }
-        self._check(await self._api(f"STREAM.CREATE.{subjects.LIVE}", config), "stream")
+        self._check(await self.call(f"STREAM.CREATE.{subjects.LIVE}", config), "stream")
+
+    async def ensure_quarantine(self) -> None:
+        """Make the stream of items set aside: on disk, the newest thousand, for thirty days."""
+        config = {
+            "name": subjects.QUARANTINE,
+            "subjects": [f"{subjects.QUARANTINE}.>"],
+            "retention": "limits",
+            "storage": "file",
+            "discard": "old",
+            "max_msgs": 1000,
+            "max_bytes": 256 << 20,
+            "max_age": int(30 * 86400 * 1e9),
+            "num_replicas": 1,
+        }
+        self._check(await self.call(f"STREAM.CREATE.{subjects.QUARANTINE}", config), "stream")
 
     async def ensure_lane(self, lane: str, ack_wait_s: float) -> None:
         """Make the lane's durable consumer where it is missing; all workers share it."""
@@ -167,7 +186,7 @@ class Broker:
             "max_waiting": 512,
             "mem_storage": True,
         }
-        answer = await self._api(
+        answer = await self.call(
             f"CONSUMER.CREATE.{subjects.LIVE}.{lane}.{subject}", {"stream_name": subjects.LIVE, "config": config}
         )
         self._check(answer, f"consumer {lane}")

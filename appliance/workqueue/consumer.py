@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -28,6 +29,8 @@ class Delivery:
     ack_subject: str
     epoch: int
     delivered: int
+    waited_s: float
+    """How long it was in the stream, by the clock of its broker's box and ours."""
 
 
 class LaneConsumer:
@@ -85,13 +88,15 @@ class LaneConsumer:
             await self._on_status(message.headers)
             return
         self._outstanding = max(0, self._outstanding - 1)
+        if self._broker.leases is not None:
+            self._broker.leases.add(message.reply)
         try:
             item = items.unpack_item(message.data)
         except (ValueError, TypeError) as exc:
             _log.error("delivery", exc, lane=self.lane)
-            await self._broker.publish(message.reply, b"+TERM")
+            await _send(self._broker, message.reply, b"+TERM")
             return
-        self._on_delivery(Delivery(item, message.reply, self._broker.epoch, _delivered(message.reply)))
+        self._on_delivery(Delivery(item, message.reply, self._broker.epoch, *_facts(message.reply)))
 
     async def _on_status(self, headers: dict[str, str]) -> None:
         """A pull ended, or lives: 100 heartbeat, 404 empty, 408 expired, 409 consumer changed, 503 gone."""
@@ -136,18 +141,22 @@ class LaneConsumer:
                 await self.want(self._wanted)
 
 
-def _delivered(ack_subject: str) -> int:
-    """Return how often the item was delivered, from its ack subject.
-
-    v1 is `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>`; v2 has the
-    domain and account before the stream.
-    """
+def _facts(ack_subject: str) -> tuple[int, float]:
+    """Return how often the item was delivered and how many seconds ago it was stored, from its ack subject."""
     parts = ack_subject.split(".")
-    return int(parts[4] if len(parts) == 9 else parts[6])
+    first = subjects.ack_fields(parts)
+    stored_at_s = int(parts[first + 3]) / 1e9
+    return int(parts[first]), max(0.0, time.time() - stored_at_s)
 
 
 async def settle(broker: Broker, deliveries: Iterable[Delivery], verb: bytes) -> None:
     """Send `+ACK`, `-NAK`, `+TERM` or `+WPI` for each; what an earlier life of the server leased is not ours now."""
     for delivery in deliveries:
         if delivery.epoch == broker.epoch:
-            await broker.publish(delivery.ack_subject, verb)
+            await _send(broker, delivery.ack_subject, verb)
+
+
+async def _send(broker: Broker, ack_subject: str, verb: bytes) -> None:
+    if broker.leases is not None and verb != b"+WPI":
+        broker.leases.remove(ack_subject)
+    await broker.publish(ack_subject, verb)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,6 +22,9 @@ _log = log.Logger("publisher")
 
 MAX_PAYLOAD_BYTES = 8 << 20
 _SWEEP_S = 0.1
+_REAP_S = 0.01
+_DELETE = f"$JS.API.STREAM.MSG.DELETE.{subjects.LIVE}"
+_SEQUENCE = re.compile(rb'"seq":\s*(\d+)')
 _FULL = {10077, 10023, 10047, 10122}
 """JetStream error codes: messages per subject, insufficient resources, memory exceeded, bytes exceeded."""
 
@@ -35,7 +39,8 @@ class Held:
     answer: asyncio.Future[WorkResult]
     sent_at: float = 0.0
     number: int = 0
-    acked: bool = False
+    sequence: int = 0
+    """The broker's number for it once it is confirmed, 0 before: to delete it by, should its caller go."""
 
 
 class Publisher:
@@ -52,8 +57,12 @@ class Publisher:
         self._next_number = 0
         self._stream_missing = False
         self._sweeper: asyncio.Task[None] | None = None
+        self._abandoned: list[Held] = []
+        self._has_abandoned = asyncio.Event()
+        self._reaper: asyncio.Task[None] | None = None
         self.republished = 0
         self.duplicates = 0
+        self.abandoned = 0
 
     async def start(self) -> None:
         await self._broker.subscribe(f"{self._acks}*", self._on_ack)
@@ -61,11 +70,13 @@ class Publisher:
         self._broker.on_restored(self._restore)
         await self._broker.ensure_live(self._queue)
         self._sweeper = asyncio.create_task(self._sweep())
+        self._reaper = asyncio.create_task(self._reap())
 
     async def stop(self) -> None:
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.gather(self._sweeper, return_exceptions=True)
+        for task in (self._sweeper, self._reaper):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
 
     @property
     def held(self) -> int:
@@ -87,15 +98,35 @@ class Publisher:
         return held
 
     def abandon(self, held: Held) -> None:
-        """Forget an item whose caller is gone: a late answer is dropped."""
-        self._held.pop(held.item_id, None)
-        self._unacked.pop(held.number, None)
+        """Forget an item that nobody waits for: it is not to be run, and a late answer is dropped."""
+        if self._held.pop(held.item_id, None) is None:
+            return
         held.answer.cancel()
+        self.abandoned += 1
+        self._abandoned.append(held)
+        self._has_abandoned.set()
+
+    async def _reap(self) -> None:
+        """Take abandoned items out of the stream, and tell the workers, who may hold them: together, a moment later."""
+        while True:
+            await self._has_abandoned.wait()
+            await asyncio.sleep(_REAP_S)
+            self._has_abandoned.clear()
+            abandoned, self._abandoned = self._abandoned, []
+            try:
+                for held in abandoned:
+                    # An item whose confirmation is still to come is left to the workers: they know by then.
+                    if self._unacked.pop(held.number, None) is None and held.sequence:
+                        body = json.dumps({"seq": held.sequence, "no_erase": True}).encode()
+                        await self._broker.publish(_DELETE, body, f"{self._broker.inbox}.none")
+                await self._broker.publish(subjects.CANCELS, items.pack_cancels([held.item_id for held in abandoned]))
+            except Unavailable:
+                pass  # with the connection the broker's memory may be gone, too; what is left runs for nobody
 
     async def _send(self, held: Held) -> None:
         self._unacked.pop(held.number, None)
         held.number = self._next_number = self._next_number + 1
-        held.sent_at, held.acked = self._clock(), False
+        held.sent_at, held.sequence = self._clock(), 0
         self._unacked[held.number] = held
         try:
             await self._broker.publish(
@@ -115,7 +146,7 @@ class Publisher:
         # Looked for, not parsed: a success is the case of every request, an error the case of few.
         if b'"error"' not in message.data:
             del self._unacked[held.number]
-            held.acked = True
+            held.sequence = _sequence(message.data)
             return
         error = json.loads(message.data)["error"]
         del self._unacked[held.number]
@@ -170,3 +201,9 @@ class Publisher:
         for held in list(self._held.values()):
             self.republished += 1
             await self._send(held)
+
+
+def _sequence(ack: bytes) -> int:
+    """Return the sequence number in a publish ack, `{"stream":"LIVE","seq":7}`, without parsing the rest."""
+    found = _SEQUENCE.search(ack)
+    return int(found[1]) if found else 0

@@ -245,7 +245,7 @@ def test_an_answer_for_a_gateway_that_is_gone_is_dropped_and_its_item_acked(tmp_
 async def messages(made: Bench) -> int:
     """Return how many items the stream holds, leased ones included."""
     daemon = await made.broker("daemon", "d")
-    return int((await daemon._api("STREAM.INFO.LIVE", {}))["state"]["messages"])
+    return int((await daemon.call("STREAM.INFO.LIVE", {}))["state"]["messages"])
 
 
 def test_a_full_lane_refuses_the_next_item_and_another_lane_does_not(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_a_full_lane_refuses_the_next_item_and_another_lane_does_not(tmp_path: P
         assert [one.item_id for one in held if one.answer.done()] == [f"g.{QUEUE.max_items + n}" for n in range(3)]
         assert isinstance(held[-1].answer.exception(), Overloaded)
         other = await publisher.submit("interactive-other", item("text", item_id="g.other"))
-        await wait.until_async(lambda: other.acked, SOON_S)
+        await wait.until_async(lambda: other.sequence, SOON_S)
         for one in held[-3:]:
             one.answer.exception()
 
@@ -270,9 +270,9 @@ def test_what_a_broker_forgot_is_published_again_and_answered_once(tmp_path: Pat
     async def scene(made: Bench) -> None:
         publisher = await made.start_gateway()
         held = [await publisher.submit(LANE, item("text", item_id=f"g.{n}")) for n in range(5)]
-        await wait.until_async(lambda: all(one.acked for one in held), SOON_S)
+        await wait.until_async(lambda: all(one.sequence for one in held), SOON_S)
         await made.restart()
-        await wait.until_async(lambda: publisher.republished >= 5 and all(one.acked for one in held), SOON_S)
+        await wait.until_async(lambda: publisher.republished >= 5 and all(one.sequence for one in held), SOON_S)
         worker = await made.start_worker()
         deliveries = await made.got(5)
         assert sorted(one.item.item_id for one in deliveries) == [f"g.{n}" for n in range(5)]
@@ -317,9 +317,9 @@ def test_an_item_sent_twice_under_its_id_is_delivered_once(tmp_path: Path) -> No
     async def scene(made: Bench) -> None:
         publisher = await made.start_gateway()
         held = await publisher.submit(LANE, item("text", item_id="g.1"))
-        await wait.until_async(lambda: held.acked, SOON_S)
+        await wait.until_async(lambda: held.sequence == 1, SOON_S)
         await publisher._send(held)
-        await wait.until_async(lambda: held.acked, SOON_S)
+        await wait.until_async(lambda: held.sequence == 1, SOON_S)
         assert await messages(made) == 1
 
     run(tmp_path, scene)

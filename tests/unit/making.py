@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -44,12 +45,12 @@ def item(
 
 def delivery(work: WorkItem | None = None, epoch: int = 0, delivered: int = 1) -> Delivery:
     work = work or item()
-    return Delivery(work, f"$JS.ACK.{work.item_id}", epoch, delivered)
+    return Delivery(work, f"$JS.ACK.{work.item_id}", epoch, delivered, 0.0)
 
 
 def pieces(lengths: Sequence[int], model_id: str = "fake", item_id: str = "g.1.0", arrived: float = 0.0) -> list[Piece]:
     """Return the pieces of one job, of the given lengths, arriving one millisecond after the other."""
     one = delivery(item(*(["text"] * len(lengths)), item_id=item_id, model_id=model_id))
     key = Key(model_id, "embed", "", ())
-    job = Job(one, key, "sha256:1", list(lengths), [], [b""] * len(lengths), len(lengths))
+    job = Job(one, key, "sha256:1", list(lengths), [], math.inf, [b""] * len(lengths), len(lengths))
     return [Piece(job, index, list(range(length)), arrived + index / 1e3) for index, length in enumerate(lengths)]

@@ -39,9 +39,12 @@ def test_codes_stay_as_clients_know_them() -> None:
         "operation_not_supported",
         "model_not_found",
         "overloaded",
+        "too_many_connections",
+        "body_timeout",
         "unavailable",
         "deadline_exceeded",
         "engine_failed",
+        "quarantined",
         "not_finite",
         "internal",
     }

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from bench.load import Client, Tally
+from bench.load import Client
+from bench.tally import Tally
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\nServer: x\r\n\r\n0123456789"
 REFUSAL = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 2\r\n\r\n{}"

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import cast
 
 from appliance.errors import EngineFailed, InputTooLong
 from appliance.wire.items import WorkResult
-from appliance.worker.batcher import Limits
+from appliance.worker.batcher import Batch, Limits
 from appliance.worker.dispatcher import Dispatcher, Finished
 from appliance.worker.residency import Residency
+from appliance.workqueue.consumer import Delivery
 from tests import wait
 from tests.fakes import FakeEngine, FakeResidency
 from tests.unit.making import delivery, pieces
@@ -24,7 +26,18 @@ class Bench:
         self.residency = FakeResidency(self.engine)
         self.answers: dict[str, WorkResult] = {}
         self.twice: list[str] = []
-        self.dispatcher = Dispatcher(cast(Residency, self.residency), LIMITS, self._answer)
+        self.dropped: list[str] = []
+        self.set_aside: dict[str, int] = {}
+        self.now = 0.0
+        self.dispatcher = Dispatcher(
+            cast(Residency, self.residency), LIMITS, self._answer, self._drop, self._set_aside, lambda: self.now
+        )
+
+    def _drop(self, one: Delivery) -> None:
+        self.dropped.append(one.item.item_id)
+
+    def _set_aside(self, one: Delivery, reason: str, index: int) -> None:
+        self.set_aside[one.item.item_id] = index
 
     def _answer(self, finished: list[Finished]) -> None:
         for one, result in finished:
@@ -32,8 +45,9 @@ class Bench:
                 self.twice.append(one.item.item_id)
             self.answers[one.item.item_id] = result
 
-    def add(self, item_id: str, lengths: list[int], model_id: str = "fake") -> None:
+    def add(self, item_id: str, lengths: list[int], model_id: str = "fake", expires_at: float = math.inf) -> None:
         made = pieces(lengths, model_id, item_id)
+        made[0].job.expires_at = expires_at
         self.dispatcher.add(made[0].job, made)
 
     async def finish_all(self, fails: Callable[[str], bool] = lambda item_id: False) -> None:
@@ -107,8 +121,8 @@ def test_a_poison_item_is_answered_with_its_error_and_its_neighbours_with_their_
         for number in range(7):
             bench.add(f"i{number}", [4])
         await bench.finish_all(lambda item_id: item_id == "i3")
-        assert [name for name, r in bench.answers.items() if r.error_code] == ["i3"]
-        assert bench.answers["i3"].error_code == "engine_failed"
+        assert bench.set_aside == {"i3": 0}
+        assert not [name for name, r in bench.answers.items() if r.error_code]
         assert bench.dispatcher.is_idle
 
     run(scenario)
@@ -167,3 +181,73 @@ def test_a_refused_delivery_is_answered_with_the_input_s_number() -> None:
         assert (result.error_code, result.failed_input) == ("input_too_long", 2)
 
     run(scenario)
+
+
+def test_what_expires_while_it_waits_is_dropped_and_never_run() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.add("running", [4])
+        bench.dispatcher.pump()
+        bench.add("late", [4, 4], expires_at=1.0)
+        bench.add("in time", [4], expires_at=9.0)
+        bench.now = 2.0
+        await bench.finish_all()
+        assert bench.dropped == ["late"]
+        assert sorted(bench.answers) == ["in time", "running"]
+        assert bench.dispatcher.is_idle
+        assert bench.dispatcher.held_tokens == 0
+
+    run(scenario)
+
+
+def test_what_a_caller_left_is_dropped_at_once_and_its_neighbours_stay() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.add("running", [4])
+        bench.dispatcher.pump()
+        bench.add("left", [4, 4])
+        bench.add("stays", [4])
+        bench.dispatcher.cancel(["left", "never heard of"])
+        assert bench.dropped == ["left"]
+        await bench.finish_all()
+        assert sorted(bench.answers) == ["running", "stays"]
+        assert bench.dispatcher.is_idle
+
+    run(scenario)
+
+
+def test_two_failures_in_a_row_end_an_engine_that_lives() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.add("one", [4])
+        bench.dispatcher.pump()
+        bench.engine.fail(EngineFailed("sticky"))
+        await wait.turn()
+        assert bench.engine.killed == []
+        bench.engine.fail(EngineFailed("sticky"))
+        await wait.turn()
+        assert len(bench.engine.killed) == 1
+        await bench.finish_all()
+        assert bench.answers["one"].error_code == ""
+        assert bench.set_aside == {}
+
+    run(scenario)
+
+
+def test_the_parts_of_a_failed_batch_run_without_company() -> None:
+    async def scenario(bench: Bench) -> None:
+        for number in range(4):
+            bench.add(f"i{number}", [4])
+        bench.dispatcher.pump()
+        bench.add("new", [4])
+        bench.engine.fail(EngineFailed("scripted"))
+        await wait.turn()
+        while bench.engine.batches:
+            running = [name for batch, _ in bench.engine.batches for name in names(batch)]
+            assert len(bench.engine.batches) == 1 or "new" not in running
+            bench.engine.finish()
+            await wait.turn()
+        assert sorted(bench.answers) == ["i0", "i1", "i2", "i3", "new"]
+
+    run(scenario, streams=2)
+
+
+def names(batch: Batch) -> list[str]:
+    return [piece.job.delivery.item.item_id for piece in batch.pieces]

@@ -140,12 +140,14 @@ def test_garbage_in_the_lane_is_dropped_for_good_and_the_next_item_taken() -> No
     ],
 )
 def test_how_often_an_item_was_delivered_is_read_from_either_form(ack_subject: str, delivered: int) -> None:
-    assert consumer._delivered(ack_subject) == delivered
+    found, waited_s = consumer._facts(ack_subject)
+    assert found == delivered
+    assert waited_s > 0
 
 
 @pytest.mark.parametrize("verb", [b"-NAK", b"+WPI", b"+TERM"])
 def test_only_leases_of_the_broker_s_present_life_are_settled(verb: bytes) -> None:
     broker = FakeBroker(epoch=2)
-    leases = [Delivery(item(), f"ack.{epoch}", epoch, 1) for epoch in (1, 2)]
+    leases = [Delivery(item(), f"ack.{epoch}", epoch, 1, 0.0) for epoch in (1, 2)]
     asyncio.run(consumer.settle(cast(Broker, broker), leases, verb))
     assert broker.sent(verb) == ["ack.2"]

@@ -25,7 +25,7 @@ def send(names: list[str], answers: Answers, *, output: bytes = b"x", epochs: tu
         deliveries: list[Delivery] = []
         for number, epoch in enumerate(epochs):
             one = delivery(item(item_id=name, gateway_id=name.partition("/")[0]), epoch)
-            deliveries.append(Delivery(one.item, f"$JS.ACK.{name}.{number}", epoch, 1 + number))
+            deliveries.append(Delivery(one.item, f"$JS.ACK.{name}.{number}", epoch, 1 + number, 0.0))
             broker.confirmed |= set() if number == 0 else {deliveries[-1].ack_subject}
         broker.ack_subject_of[name] = deliveries[0].ack_subject
         answered.append((deliveries, WorkResult(name, "h", [output], [1], [])))

@@ -1,0 +1,117 @@
+"""Connections as a whole: how many, from whom, and for how long one may hold its place without doing anything.
+
+aiohttp has no limit of its own on any of that; a few hundred sockets that send a byte now and then would fill it up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from appliance import log
+from appliance.config import Server
+from appliance.errors import TooManyConnections
+from appliance.gateway.render import raw_error
+
+_log = log.Logger("connections")
+
+_SWEEP_S = 1.0
+_LOOPBACK = ("127.", "::1", "::ffff:127.")
+
+
+@dataclass
+class _Seen:
+    """One connection as of the last sweep."""
+
+    since: float
+    has_asked: bool = False
+    unsent_bytes: int = 0
+    unsent_since: float = 0.0
+
+
+class Connections:
+    """Makes the protocol of each new connection, and closes those that sit idle in a place that others need."""
+
+    def __init__(self, server: web.Server, settings: Server, clock: Callable[[], float]) -> None:
+        self.refused = 0
+        self.closed = 0
+        self._server = server
+        self._settings = settings
+        self._clock = clock
+        self._seen: dict[RequestHandler, _Seen] = {}
+
+    def protocol(self) -> asyncio.Protocol:
+        """For loop.create_server: a gate in front of aiohttp's own protocol."""
+        return _Gate(self)
+
+    def admit(self, transport: asyncio.Transport) -> RequestHandler | None:
+        """Return aiohttp's protocol for a connection, or None where there are too many."""
+        address = _address(transport)
+        open_now = self._server.connections
+        is_full = len(open_now) >= self._settings.max_connections
+        if not is_full and not address.startswith(_LOOPBACK):
+            same = sum(1 for one in open_now if one.transport is not None and _address(one.transport) == address)
+            is_full = same >= self._settings.max_connections_per_address
+        if is_full:
+            self.refused += 1
+            return None
+        return self._server()
+
+    async def sweep(self) -> None:
+        """Run until cancelled."""
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            self.sweep_once()
+
+    def sweep_once(self) -> None:
+        """Close connections that have not sent one whole request head in time, or that do not read their answer."""
+        now = self._clock()
+        connections = self._server.connections
+        self._seen = {one: self._seen.get(one) or _Seen(now) for one in connections}
+        for handler, seen in self._seen.items():
+            transport = handler.transport
+            if transport is None:
+                continue
+            why = self._idle(handler, transport, seen, now)
+            if why:
+                self.closed += 1
+                _log.info("connection", state="closed", why=why)
+                transport.abort()
+
+    def _idle(self, handler: RequestHandler, transport: asyncio.Transport, seen: _Seen, now: float) -> str:
+        seen.has_asked = seen.has_asked or handler._current_request is not None or handler._request_count > 0
+        if not seen.has_asked and now - seen.since > self._settings.header_timeout_s:
+            return "no whole request head in time"
+        unsent_bytes = transport.get_write_buffer_size()
+        if unsent_bytes == 0 or unsent_bytes != seen.unsent_bytes:
+            seen.unsent_bytes, seen.unsent_since = unsent_bytes, now
+        elif now - seen.unsent_since > self._settings.write_timeout_s:
+            return "does not read its answer"
+        return ""
+
+
+class _Gate(asyncio.Protocol):
+    """Stands in until the connection's address is known; then aiohttp's protocol takes its place, or nobody."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        real = cast(asyncio.Transport, transport)
+        handler = self._connections.admit(real)
+        if handler is None:
+            real.write(raw_error(TooManyConnections("Too many connections. Close some, or try again shortly.")))
+            real.close()
+            return
+        real.set_protocol(handler)
+        handler.connection_made(real)
+
+
+def _address(transport: asyncio.Transport) -> str:
+    name = transport.get_extra_info("peername")
+    return str(name[0]) if name else ""
