@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,6 @@ class Daemon:
         self._announced = False
         self._broker: Broker | None = None
         self._suspects: Counter[str] = Counter()
-        self._tasks: set[asyncio.Task[None]] = set()
         self._started_at = time.monotonic()
 
     async def run(self) -> None:
@@ -136,19 +135,11 @@ class Daemon:
         self._models.pop(device, None)
         if held and self._broker is not None:
             _log.info("daemon", worker=device, given_back=len(held))
-            self._spawn(self._give_back(self._broker, list(held)))
+            for ack_subject in held:
+                self._broker.post(ack_subject, b"-NAK")
 
     def _condemned(self) -> tuple[str, ...]:
         return tuple(item for item, deaths in self._suspects.items() if deaths >= _DEATHS_UNTIL_CONDEMNED)
-
-    async def _give_back(self, broker: Broker, ack_subjects: list[str]) -> None:
-        for ack_subject in ack_subjects:
-            await broker.publish(ack_subject, b"-NAK")
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def _take_report(self, device: str, report: dict[str, Any]) -> None:
         """A worker says what its models are up to; the first one ready makes the appliance useful."""
@@ -166,7 +157,7 @@ class Daemon:
                 __version__, os.getpid(), time.monotonic() - self._started_at, self._supervisor.statuses()
             )
             try:
-                await broker.publish(subjects.heartbeat_subject("daemon"), heartbeat.pack(beat))
+                broker.post(subjects.heartbeat_subject("daemon"), heartbeat.pack(beat))
             except ApplianceError:
                 pass  # the broker is being restarted, by us
             self._notifier.ping()

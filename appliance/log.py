@@ -92,6 +92,8 @@ def _as_json(instant: float, level: str, name: str, event: str, fields: Mapping[
 
 def _value(value: Any) -> str:
     """Quote what would break a key=value line; control characters cannot forge a new line."""
+    if type(value) is int:
+        return str(value)
     text = f"{value:.4g}" if isinstance(value, float) else str(value)
     return text if _PLAIN.fullmatch(text) else json.dumps(text)
 

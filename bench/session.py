@@ -1,4 +1,4 @@
-"""The load of an ordinary application: aiohttp's client, one session, a task for each closed loop.
+"""The load of an ordinary application: aiohttp's client on asyncio's own loop, one session, a task a loop.
 
 Dearer than raw sockets by far, on both sides of a comparison alike: what a Python application pays for its requests.
 """

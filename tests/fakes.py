@@ -38,6 +38,14 @@ class FakeMessage:
     headers: dict[str, str] | None = None
 
 
+def _raw(headers: dict[str, str] | None) -> bytes:
+    """Write headers as the server does: a status, if there is one, in the first line."""
+    if headers is None:
+        return b""
+    rest = "".join(f"{name}: {value}\r\n" for name, value in headers.items() if name != "Status")
+    return f"NATS/1.0 {headers['Status']} Because\r\n{rest}\r\n".encode()
+
+
 @dataclass
 class Published:
     subject: str
@@ -69,12 +77,13 @@ class FakeBroker:
     confirmed: set[str] = field(default_factory=set)
     ack_subject_of: dict[str, str] = field(default_factory=dict)
 
-    async def publish(self, subject: str, data: bytes, reply: str = "", headers: dict[str, str] | None = None) -> None:
+    def post(self, subject: str, data: bytes, reply: str = "", headers: bytes = b"") -> None:
         if not self.is_reachable:
             raise Unavailable("scripted: the broker is away")
         if data == b"+ACK" and subject not in self.confirmed:
             self.violations.append(f"{subject} acked before its result was confirmed")
-        self.published.append(Published(subject, data, reply, headers))
+        pairs = dict(line.split(": ", 1) for line in headers.decode().split("\r\n")[1:] if line)
+        self.published.append(Published(subject, data, reply, pairs or None))
 
     async def request(self, subject: str, data: bytes, timeout_s: float) -> bytes | None:
         self.requested.append((subject, data))
@@ -84,8 +93,11 @@ class FakeBroker:
         self.confirmed |= {self.ack_subject_of[result.item_id] for result in items.unpack_results(data)}
         return answer
 
-    async def subscribe(self, subject: str, callback: Callable[[Any], Awaitable[None]]) -> None:
-        self.subscriptions[subject] = callback
+    async def listen(self, subject: str, handler: Callable[[str, str, bytes, bytes], None]) -> None:
+        async def deliver(message: FakeMessage) -> None:
+            handler(message.subject, message.reply, message.data, _raw(message.headers))
+
+        self.subscriptions[subject] = deliver
 
     def on_restored(self, callback: Callable[[], Awaitable[None]]) -> None:
         self.restored.append(callback)

@@ -62,7 +62,7 @@ class Asker:
         timer = asyncio.get_running_loop().call_later(question.timeout_s, self._expire, held, question.timeout_s)
         try:
             for start, end in zip(starts, [*starts[1:], len(question.inputs)], strict=True):
-                held.append(await self._publisher.submit(lane, self._item(question, request_number, start, end)))
+                held.append(self._publisher.submit(lane, self._item(question, request_number, start, end)))
             results = [_checked(await one.answer, question, start) for one, start in zip(held, starts, strict=True)]
         finally:
             timer.cancel()

@@ -11,7 +11,6 @@ from appliance.errors import Unavailable
 from appliance.models.catalog import Catalog
 from appliance.wire import heartbeat
 from appliance.wire.heartbeat import DaemonBeat, WorkerBeat
-from appliance.workqueue.broker import Message
 
 _FORGET_AFTER_S = 60.0
 
@@ -25,8 +24,8 @@ class Fleet:
         self._daemon: DaemonBeat | None = None
         self._unusable: dict[str, str] = {}
 
-    async def on_beat(self, message: Message) -> None:
-        beat = heartbeat.unpack(message.data)
+    def on_beat(self, subject: str, reply: str, data: bytes, headers: bytes) -> None:
+        beat = heartbeat.unpack(data)
         if isinstance(beat, DaemonBeat):
             self._daemon = beat
             return
@@ -46,9 +45,13 @@ class Fleet:
 
     def require_usable(self, name: str) -> None:
         """Raise Unavailable for a model that no worker could load: its requests would wait for nothing."""
-        reason = self._unusable.get(name)
-        if reason is not None:
-            raise Unavailable(f"The model {name} cannot be used: {reason}")
+        if name in self._unusable:
+            raise _unusable(name, self._unusable[name])
+
+    def unusable(self) -> Iterator[tuple[str, Unavailable]]:
+        """Yield each model that no worker could load, with the error that its requests get."""
+        for name, reason in self._unusable.items():
+            yield name, _unusable(name, reason)
 
     def workers(self) -> Iterator[tuple[WorkerBeat, bool]]:
         """Yield each worker's latest beat and whether it is fresh."""
@@ -104,3 +107,7 @@ class Fleet:
                 for model in self._catalog.models
             ],
         }
+
+
+def _unusable(name: str, reason: str) -> Unavailable:
+    return Unavailable(f"The model {name} cannot be used: {reason}")

@@ -11,6 +11,7 @@ import time
 from aiohttp import web
 
 from appliance import log, metrics
+from appliance.errors import ModelNotFound
 from appliance.gateway.asking import Asker
 from appliance.gateway.connections import Connections
 from appliance.gateway.fleet import Fleet
@@ -50,7 +51,7 @@ class Gateway:
         self._catalog.scan()
         await self._broker.start()
         await self._publisher.start()
-        await self._broker.subscribe(subjects.HEARTBEATS, self._fleet.on_beat)
+        await self._broker.listen(subjects.HEARTBEATS, self._fleet.on_beat)
         runner = await self._listen()
         self._control.report("ready")
         watcher = asyncio.create_task(self._watch_catalog())
@@ -95,7 +96,12 @@ class Gateway:
         while True:
             await asyncio.sleep(heartbeat.INTERVAL_S)
             if self._catalog.is_stale():
+                before = {model.name for model in self._catalog.models}
                 self._catalog.scan()
+                for name in before - {model.name for model in self._catalog.models}:
+                    self._publisher.fail_lane(subjects.lane(name), ModelNotFound(f"The model {name} was removed."))
+            for name, error in self._fleet.unusable():
+                self._publisher.fail_lane(subjects.lane(name), error)
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from appliance import log
-from appliance.errors import ApplianceError, EngineFailed, Unavailable
+from appliance.errors import ApplianceError, EngineFailed, Internal, Unavailable
 from appliance.wire.frames import BatchDone
 from appliance.wire.items import WorkResult, failure
 from appliance.worker import batcher
@@ -175,7 +175,18 @@ class Dispatcher:
         self._keep(batch.key, batcher.without(self._waiting[batch.key], batch))
 
     def _run(self, engine: EnginePort, batch: Batch) -> None:
-        engine.run(batch).add_done_callback(lambda answer: self._on_batch(batch, answer))
+        engine.run(batch).add_done_callback(lambda answer: self._on_batch_guarded(batch, answer))
+
+    def _on_batch_guarded(self, batch: Batch, answer: asyncio.Future[BatchDone]) -> None:
+        """Whatever goes wrong here, the callers of the batch get an answer."""
+        try:
+            self._on_batch(batch, answer)
+        except Exception as exc:
+            _log.error("batch", exc, model=batch.key.model_id, inputs=len(batch.pieces))
+            for piece in batch.pieces:
+                result = piece.job.fail(piece.index, Internal("Something went wrong here; the worker's log has it."))
+                if result is not None:
+                    self._answer([self._closed(piece.job, result)])
 
     def _on_batch(self, batch: Batch, answer: asyncio.Future[BatchDone]) -> None:
         """Take a batch's outcome: feed the engine first, then answer."""

@@ -33,6 +33,7 @@ class Lanes:
         self._catalog = Catalog(config.models_dir)
         self._served: dict[str, Served] = {}
         self._consumers: dict[str, LaneConsumer] = {}
+        self._is_incomplete = False
         self.broken: dict[str, ModelState] = {}
 
     def served(self, model_id: str) -> Served | None:
@@ -40,20 +41,26 @@ class Lanes:
 
     def is_stale(self) -> bool:
         """Return whether the models folder changed since the last `rescan`."""
-        return self._catalog.is_stale()
+        return self._is_incomplete or self._catalog.is_stale()
 
     async def rescan(self) -> list[Model]:
-        """Serve what the models folder holds now, and nothing that is gone; return the models served."""
+        """Serve what the models folder holds now, and nothing that is gone; return the models served.
+
+        Raises Unavailable when the broker does not answer; it stays stale then, to be tried again.
+        """
+        self._is_incomplete = True
         self._catalog.scan()
         self.broken.clear()
         models = [model for model in self._catalog.models if _fits(model, self._device)]
         for model in models:
             known = self._served.get(model.name)
-            if known is None or known.model.content_hash != model.content_hash:
+            is_known = known is not None and known.model.content_hash == model.content_hash
+            if not is_known or model.name not in self._consumers:
                 await self._serve(model)
         for name in self._served.keys() - {model.name for model in models}:
             del self._served[name]
             await self._consumers.pop(name).stop()
+        self._is_incomplete = False
         return [served.model for served in self._served.values()]
 
     async def _serve(self, model: Model) -> None:
@@ -69,13 +76,13 @@ class Lanes:
         self._served[model.name] = Served(model, tokenizer)
         if model.name not in self._consumers:
             consumer = LaneConsumer(self._broker, subjects.lane(model.name), self._ack_wait_s, self._on_delivery)
-            self._consumers[model.name] = consumer
             await consumer.start()
+            self._consumers[model.name] = consumer
 
-    async def want(self, count: int) -> None:
+    def want(self, count: int) -> None:
         """Set the credit of every lane."""
         for consumer in self._consumers.values():
-            await consumer.want(count)
+            consumer.want(count)
 
     async def stop(self) -> None:
         """Take nothing new from any lane."""

@@ -8,7 +8,7 @@ import os
 import time
 
 from appliance import log
-from appliance.errors import ApplianceError, ModelNotFound, Quarantined, Unavailable
+from appliance.errors import ApplianceError, Internal, ModelNotFound, Quarantined, Unavailable
 from appliance.supervisor.child import Control, run_child, stop_event
 from appliance.supervisor.leases import Leases
 from appliance.wire import heartbeat, subjects
@@ -23,7 +23,7 @@ from appliance.worker.job import Job, Piece
 from appliance.worker.lanes import Lanes
 from appliance.worker.residency import Residency
 from appliance.workqueue import quarantine, replies
-from appliance.workqueue.broker import Broker, Message
+from appliance.workqueue.broker import Broker
 from appliance.workqueue.consumer import Delivery, settle
 from appliance.workqueue.recent import Recent
 
@@ -62,7 +62,7 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`, then drain: finish what is held, give the rest back."""
         await self._broker.start()
-        await self._broker.subscribe(subjects.CANCELS, self._on_cancels)
+        await self._broker.listen(subjects.CANCELS, self._on_cancels)
         self._residency.start()
         await self._rescan()
         self._state = "ready"
@@ -70,7 +70,11 @@ class Worker:
         background = [
             asyncio.create_task(t) for t in (self._pump(), self._renew(), self._beat(), self._watch_catalog())
         ]
-        await stop.wait()
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait([stopping, *background], return_when=asyncio.FIRST_COMPLETED)
+        if not stop.is_set():  # one of them ended by an error: a fresh process is better than half a one
+            stopping.cancel()
+            raise Internal(f"A part of the worker ended: {_first_error(background)}")
         await self._drain()
         for task in background:
             task.cancel()
@@ -84,7 +88,7 @@ class Worker:
         item = delivery.item
         served = self._lanes.served(item.model_id)
         if self._state == "draining":
-            self._spawn(settle(self._broker, [delivery], b"-NAK"))
+            settle(self._broker, [delivery], b"-NAK")
         elif served is None:
             error = ModelNotFound(f"The model {item.model_id} is not here any more.")
             self._answer([(delivery, failure(item.item_id, error))])
@@ -137,11 +141,11 @@ class Worker:
 
     def _drop(self, delivery: Delivery) -> None:
         """Nobody waits for this item any more: take it off the queue, unanswered."""
-        self._spawn(settle(self._broker, self._held.pop(delivery.item.item_id, [delivery]), b"+ACK"))
+        settle(self._broker, self._held.pop(delivery.item.item_id, [delivery]), b"+ACK")
         self._work.set()
 
-    async def _on_cancels(self, message: Message) -> None:
-        item_ids = unpack_cancels(message.data)
+    def _on_cancels(self, subject: str, reply: str, data: bytes, headers: bytes) -> None:
+        item_ids = unpack_cancels(data)
         self._cancelled.add(item_ids)
         self._dispatcher.cancel(item_ids)
 
@@ -152,7 +156,7 @@ class Worker:
             self._work.clear()
             self._dispatcher.pump()
             wanted = credit(self._credit_facts(), self._limits, self._config.worker.batches_ahead)
-            await self._lanes.want(wanted)
+            self._lanes.want(wanted)
 
     def _credit_facts(self) -> CreditFacts:
         dispatcher = self._dispatcher
@@ -162,7 +166,7 @@ class Worker:
         """Keep the leases of what is held: a third of the time to redelivery, so that one lost renewal is no loss."""
         while True:
             await asyncio.sleep(self._config.queue.ack_wait_s / 3)
-            await settle(self._broker, [d for held in self._held.values() for d in held], b"+WPI")
+            settle(self._broker, [d for held in self._held.values() for d in held], b"+WPI")
 
     # -- models -------------------------------------------------------------------------------
 
@@ -170,7 +174,10 @@ class Worker:
         while True:
             await asyncio.sleep(heartbeat.INTERVAL_S)
             if self._lanes.is_stale():
-                await self._rescan()
+                try:
+                    await self._rescan()
+                except Unavailable as exc:
+                    _log.warning("models", state="not taken up", error=exc.message)
 
     async def _rescan(self) -> None:
         self._residency.want(await self._lanes.rescan())
@@ -182,22 +189,21 @@ class Worker:
     def _on_models(self) -> None:
         """A model became ready or failed: tell the daemon, and look again at what waits."""
         self._control.report("models", models={name: state.state for name, state in self._models().items()})
-        self._spawn(
-            self._broker.publish(subjects.heartbeat_subject(self._launch.process_id), heartbeat.pack(self._now()))
-        )
+        self._tell()
         self._work.set()
 
     # -- life ---------------------------------------------------------------------------------
 
     async def _beat(self) -> None:
         while True:
-            try:
-                await self._broker.publish(
-                    subjects.heartbeat_subject(self._launch.process_id), heartbeat.pack(self._now())
-                )
-            except Unavailable:
-                pass
+            self._tell()
             await asyncio.sleep(heartbeat.INTERVAL_S)
+
+    def _tell(self) -> None:
+        try:
+            self._broker.post(subjects.heartbeat_subject(self._launch.process_id), heartbeat.pack(self._now()))
+        except Unavailable:
+            pass  # the broker is being restarted; the next beat says it
 
     def _now(self) -> WorkerBeat:
         engines = {
@@ -236,6 +242,14 @@ class Worker:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("task", error)
+
+
+def _first_error(tasks: list[asyncio.Task[None]]) -> str:
+    for task in tasks:
+        if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("worker", error)
+            return f"{type(error).__name__}: {error}"
+    return "without an error"
 
 
 def main() -> int:

@@ -7,10 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import nats
 import nats.errors
-from nats.aio.client import Client
-from nats.aio.msg import Msg as Message
 
 from appliance import log
 from appliance.config import Queue
@@ -18,8 +15,9 @@ from appliance.errors import Unavailable
 from appliance.supervisor.leases import Leases
 from appliance.wire import subjects
 from appliance.wire.launch import BrokerLogin
+from appliance.workqueue.connection import Connection, Handler
 
-__all__ = ["Broker", "Message"]
+__all__ = ["Broker"]
 
 _log = log.Logger("broker")
 _API_TIMEOUT_S = 2.0
@@ -41,7 +39,9 @@ class Broker:
         self._server_id = ""
         self._stopping = False
         self._restored: list[Callable[[], Awaitable[None]]] = []
-        self.client = Client()
+        self.client = Connection()
+        self._asked: dict[int, asyncio.Future[bytes | None]] = {}
+        self._next_question = 0
 
     async def start(self) -> None:
         """Connect, trying for as long as the parent lets us. Raises nats.errors.Error on bad credentials."""
@@ -63,6 +63,7 @@ class Broker:
             skip_subject_validation=True,  # every subject is built in wire/subjects.py, from tokens made safe there
         )
         self._server_id = self._current_server()
+        await self.client.listen(f"{self.inbox}.q.*", self._on_answer)
 
     async def stop(self) -> None:
         """Flush what was published and close."""
@@ -107,26 +108,36 @@ class Broker:
         if not isinstance(error, (ConnectionError, nats.errors.UnexpectedEOF, OSError)):
             _log.warning("broker", error=f"{type(error).__name__}: {error}")
 
-    async def publish(self, subject: str, data: bytes, reply: str = "", headers: dict[str, str] | None = None) -> None:
+    def post(self, subject: str, data: bytes, reply: str = "", headers: bytes = b"") -> None:
         """Hand a message to the connection's buffer. Raises Unavailable when the buffer is full or closed."""
         try:
-            await self.client.publish(subject, data, reply, headers)
+            self.client.post(subject, data, reply, headers)
         except nats.errors.Error as exc:
             raise Unavailable("The queue cannot be reached at the moment.") from exc
 
     async def request(self, subject: str, data: bytes, timeout_s: float) -> bytes | None:
-        """Return the answer, or None where nobody listens. Raises asyncio.TimeoutError when none comes."""
+        """Return the answer, or None where nobody listens. Raises asyncio.TimeoutError when none comes, Unavailable."""
+        loop = asyncio.get_running_loop()
+        self._next_question += 1
+        number = self._next_question
+        answer: asyncio.Future[bytes | None] = loop.create_future()
+        self._asked[number] = answer
+        timer = loop.call_later(timeout_s, _time_out, answer)
         try:
-            message = await self.client.request(subject, data, timeout=timeout_s)
-        except nats.errors.NoRespondersError:
-            return None
-        except nats.errors.TimeoutError as exc:
-            raise asyncio.TimeoutError from exc
-        return bytes(message.data)
+            self.post(subject, data, f"{self.inbox}.q.{number}")
+            return await answer
+        finally:
+            timer.cancel()
+            del self._asked[number]
 
-    async def subscribe(self, subject: str, callback: Callable[[Message], Awaitable[None]]) -> None:
-        # Limits of the subscription are its defaults: 512 Ki messages, 128 MiB.
-        await self.client.subscribe(subject, cb=callback)
+    def _on_answer(self, subject: str, reply: str, data: bytes, headers: bytes) -> None:
+        answer = self._asked.get(int(subject.rpartition(".")[2]))
+        if answer is not None and not answer.done():
+            answer.set_result(None if is_status(headers, b"503") else data)
+
+    async def listen(self, subject: str, handler: Handler) -> None:
+        """Have `handler` called for each message, at once."""
+        await self.client.listen(subject, handler)
 
     async def call(self, subject: str, body: dict[str, Any]) -> dict[str, Any]:
         """Call JetStream's JSON API; nats-py has no field for some of what we need. Raises Unavailable."""
@@ -196,3 +207,24 @@ class Broker:
         error = answer.get("error")
         if error:
             raise Unavailable(f"The queue refused the {what}: {error.get('description')} ({error.get('err_code')}).")
+
+
+def is_status(headers: bytes, code: bytes) -> bool:
+    """Return whether raw headers are the server's own word with this code, such as 503 where nobody listens."""
+    return headers.startswith(b"NATS/1.0 " + code)
+
+
+def parse_status(headers: bytes) -> dict[str, str]:
+    """Return the headers of a status message, with its code as "Status" and its text as "Description"."""
+    first, *lines = headers.decode().rstrip("\r\n").split("\r\n")
+    _, code, description = f"{first}  ".split(" ", 2)
+    found = {"Status": code, "Description": description.strip()}
+    for line in lines:
+        name, _, value = line.partition(":")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _time_out(answer: asyncio.Future[bytes | None]) -> None:
+    if not answer.done():
+        answer.set_exception(asyncio.TimeoutError())

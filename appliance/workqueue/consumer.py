@@ -12,7 +12,7 @@ from appliance import log
 from appliance.errors import Unavailable
 from appliance.wire import items, subjects
 from appliance.wire.items import WorkItem
-from appliance.workqueue.broker import Broker, Message
+from appliance.workqueue.broker import Broker, parse_status
 
 _log = log.Logger("consumer")
 
@@ -47,10 +47,11 @@ class LaneConsumer:
         self._outstanding = 0
         self._heard_at = 0.0
         self._watch: asyncio.Task[None] | None = None
+        self._recovery: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         await self._broker.ensure_lane(self.lane, self._ack_wait_s)
-        await self._broker.subscribe(self._inbox, self._on_message)
+        await self._broker.listen(self._inbox, self._on_message)
         self._broker.on_restored(self._restore)
         self._watch = asyncio.create_task(self._watch_pulls())
 
@@ -61,7 +62,7 @@ class LaneConsumer:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
 
-    async def want(self, count: int) -> None:
+    def want(self, count: int) -> None:
         """Set how many more items may be delivered from now on. Asks only when half of it is used up."""
         self._wanted = count
         missing = count - self._outstanding
@@ -69,46 +70,47 @@ class LaneConsumer:
             if not self._outstanding:
                 self._heard_at = asyncio.get_running_loop().time()
             self._outstanding += missing
-            await self._ask(missing)
+            self._ask(missing)
 
-    async def _ask(self, count: int) -> None:
+    def _ask(self, count: int) -> None:
         body = {
             "batch": count,
             "expires": int(_PULL_EXPIRES_S * 1e9),
             "idle_heartbeat": int(_PULL_HEARTBEAT_S * 1e9),
         }
         try:
-            await self._broker.publish(self._pull, json.dumps(body).encode(), self._inbox)
+            self._broker.post(self._pull, json.dumps(body).encode(), self._inbox)
         except Unavailable:
             self._outstanding -= count  # the reconnection asks again
 
-    async def _on_message(self, message: Message) -> None:
+    def _on_message(self, subject: str, reply: str, data: bytes, headers: bytes) -> None:
         self._heard_at = asyncio.get_running_loop().time()
-        if message.headers is not None and not message.reply:
-            await self._on_status(message.headers)
+        if not reply:
+            self._on_status(parse_status(headers))
             return
         self._outstanding = max(0, self._outstanding - 1)
         if self._broker.leases is not None:
-            self._broker.leases.add(message.reply)
+            self._broker.leases.add(reply)
         try:
-            item = items.unpack_item(message.data)
+            item = items.unpack_item(data)
         except (ValueError, TypeError) as exc:
             _log.error("delivery", exc, lane=self.lane)
-            await _send(self._broker, message.reply, b"+TERM")
+            _send(self._broker, reply, b"+TERM")
             return
-        self._on_delivery(Delivery(item, message.reply, self._broker.epoch, *_facts(message.reply)))
+        self._on_delivery(Delivery(item, reply, self._broker.epoch, *_facts(reply)))
 
-    async def _on_status(self, headers: dict[str, str]) -> None:
+    def _on_status(self, headers: dict[str, str]) -> None:
         """A pull ended, or lives: 100 heartbeat, 404 empty, 408 expired, 409 consumer changed, 503 gone."""
-        status = headers.get("Status", "")
+        status = headers["Status"]
         if status == "100":
             return
         unfilled = int(headers.get("Nats-Pending-Messages", self._outstanding))
         self._outstanding = max(0, self._outstanding - unfilled)
-        if status not in ("404", "408"):
-            _log.warning("pull", lane=self.lane, status=status, why=headers.get("Description", ""))
-            await self._recover()
-        await self.want(self._wanted)
+        if status in ("404", "408"):
+            self.want(self._wanted)
+        elif self._recovery is None or self._recovery.done():
+            _log.warning("pull", lane=self.lane, status=status, why=headers["Description"])
+            self._recovery = asyncio.create_task(self._recover())
 
     async def _recover(self) -> None:
         """The consumer or its stream is gone: make it anew, and try later where that fails."""
@@ -118,6 +120,7 @@ class LaneConsumer:
         except Unavailable as exc:
             _log.warning("pull", lane=self.lane, state="not restored", error=exc.message)
             await asyncio.sleep(_RETRY_S)
+        self.want(self._wanted)
 
     async def _restore(self) -> None:
         """After a reconnection the server knows no pull of ours. The stream may take the gateway a moment to remake."""
@@ -128,7 +131,7 @@ class LaneConsumer:
                 break
             except Unavailable:
                 await asyncio.sleep(_RETRY_S / 4)
-        await self.want(self._wanted)
+        self.want(self._wanted)
 
     async def _watch_pulls(self) -> None:
         """A pull that has gone silent for two heartbeats is lost; ask anew."""
@@ -138,7 +141,7 @@ class LaneConsumer:
             if self._outstanding and silent_s > 2 * _PULL_HEARTBEAT_S + 1 and self._broker.is_connected:
                 _log.warning("pull", lane=self.lane, state="silent", silent_s=silent_s)
                 await self._recover()
-                await self.want(self._wanted)
+                self.want(self._wanted)
 
 
 def _facts(ack_subject: str) -> tuple[int, float]:
@@ -149,14 +152,17 @@ def _facts(ack_subject: str) -> tuple[int, float]:
     return int(parts[first]), max(0.0, time.time() - stored_at_s)
 
 
-async def settle(broker: Broker, deliveries: Iterable[Delivery], verb: bytes) -> None:
+def settle(broker: Broker, deliveries: Iterable[Delivery], verb: bytes) -> None:
     """Send `+ACK`, `-NAK`, `+TERM` or `+WPI` for each; what an earlier life of the server leased is not ours now."""
     for delivery in deliveries:
         if delivery.epoch == broker.epoch:
-            await _send(broker, delivery.ack_subject, verb)
+            _send(broker, delivery.ack_subject, verb)
 
 
-async def _send(broker: Broker, ack_subject: str, verb: bytes) -> None:
+def _send(broker: Broker, ack_subject: str, verb: bytes) -> None:
     if broker.leases is not None and verb != b"+WPI":
         broker.leases.remove(ack_subject)
-    await broker.publish(ack_subject, verb)
+    try:
+        broker.post(ack_subject, verb)
+    except Unavailable:
+        pass  # the lease's end says it

@@ -16,7 +16,7 @@ from appliance.config import Queue
 from appliance.errors import ApplianceError, BodyTooLarge, Overloaded, Unavailable
 from appliance.wire import items, subjects
 from appliance.wire.items import WorkItem, WorkResult
-from appliance.workqueue.broker import Broker, Message
+from appliance.workqueue.broker import Broker
 
 _log = log.Logger("publisher")
 
@@ -65,8 +65,8 @@ class Publisher:
         self.abandoned = 0
 
     async def start(self) -> None:
-        await self._broker.subscribe(f"{self._acks}*", self._on_ack)
-        await self._broker.subscribe(subjects.reply_subject(self._gateway_id), self._on_results)
+        await self._broker.listen(f"{self._acks}*", self._on_ack)
+        await self._broker.listen(subjects.reply_subject(self._gateway_id), self._on_results)
         self._broker.on_restored(self._restore)
         await self._broker.ensure_live(self._queue)
         self._sweeper = asyncio.create_task(self._sweep())
@@ -82,7 +82,7 @@ class Publisher:
     def held(self) -> int:
         return len(self._held)
 
-    async def submit(self, lane: str, item: WorkItem) -> Held:
+    def submit(self, lane: str, item: WorkItem) -> Held:
         """Publish an item; `answer` of what is returned resolves to its WorkResult, or raises our errors.
 
         Raises BodyTooLarge when the packed item is over what the broker takes.
@@ -94,8 +94,15 @@ class Publisher:
             )
         held = Held(item.item_id, subjects.lane_subject(lane), payload, asyncio.get_running_loop().create_future())
         self._held[item.item_id] = held
-        await self._send(held)
+        self._send(held)
         return held
+
+    def fail_lane(self, lane: str, error: ApplianceError) -> None:
+        """End everything held for a lane that nobody works on any more: waiting for a deadline would tell nothing."""
+        subject = subjects.lane_subject(lane)
+        for held in [held for held in self._held.values() if held.subject == subject]:
+            self._unacked.pop(held.number, None)
+            self._fail(held, error)
 
     def abandon(self, held: Held) -> None:
         """Forget an item that nobody waits for: it is not to be run, and a late answer is dropped."""
@@ -118,37 +125,40 @@ class Publisher:
                     # An item whose confirmation is still to come is left to the workers: they know by then.
                     if self._unacked.pop(held.number, None) is None and held.sequence:
                         body = json.dumps({"seq": held.sequence, "no_erase": True}).encode()
-                        await self._broker.publish(_DELETE, body, f"{self._broker.inbox}.none")
-                await self._broker.publish(subjects.CANCELS, items.pack_cancels([held.item_id for held in abandoned]))
+                        self._broker.post(_DELETE, body, f"{self._broker.inbox}.none")
+                self._broker.post(subjects.CANCELS, items.pack_cancels([held.item_id for held in abandoned]))
             except Unavailable:
                 pass  # with the connection the broker's memory may be gone, too; what is left runs for nobody
 
-    async def _send(self, held: Held) -> None:
+    def _send(self, held: Held) -> None:
         self._unacked.pop(held.number, None)
         held.number = self._next_number = self._next_number + 1
         held.sent_at, held.sequence = self._clock(), 0
         self._unacked[held.number] = held
         try:
-            await self._broker.publish(
-                held.subject, held.payload, f"{self._acks}{held.number}", {"Nats-Msg-Id": held.item_id}
+            self._broker.post(
+                held.subject,
+                held.payload,
+                f"{self._acks}{held.number}",
+                b"NATS/1.0\r\nNats-Msg-Id: %b\r\n\r\n" % held.item_id.encode(),
             )
         except Unavailable:
             pass  # the sweeper sends it again; the caller's deadline is the limit
 
-    async def _on_ack(self, message: Message) -> None:
-        held = self._unacked.get(int(message.subject.rpartition(".")[2]))
+    def _on_ack(self, subject: str, reply: str, data: bytes, headers: bytes) -> None:
+        held = self._unacked.get(int(subject.rpartition(".")[2]))
         if held is None:
             return
-        if message.headers is not None:
+        if headers:
             # No responders: the stream is gone with the memory of a broker that restarted. The sweeper mends both.
             self._stream_missing, held.sent_at = True, 0.0
             return
         # Looked for, not parsed: a success is the case of every request, an error the case of few.
-        if b'"error"' not in message.data:
+        if b'"error"' not in data:
             del self._unacked[held.number]
-            held.sequence = _sequence(message.data)
+            held.sequence = _sequence(data)
             return
-        error = json.loads(message.data)["error"]
+        error = json.loads(data)["error"]
         del self._unacked[held.number]
         if error.get("err_code") in _FULL:
             self._fail(held, Overloaded("Too much work waits for this model. Try again in a moment.", retry_after_s=1))
@@ -160,9 +170,9 @@ class Publisher:
         if self._held.pop(held.item_id, None) is not None and not held.answer.done():
             held.answer.set_exception(error)
 
-    async def _on_results(self, message: Message) -> None:
+    def _on_results(self, subject: str, reply: str, data: bytes, headers: bytes) -> None:
         """Resolve a batch's results; the first answer wins. Then confirm, so that the worker may ack."""
-        for result in items.unpack_results(message.data):
+        for result in items.unpack_results(data):
             held = self._held.pop(result.item_id, None)
             if held is None:
                 self.duplicates += 1
@@ -170,7 +180,7 @@ class Publisher:
             self._unacked.pop(held.number, None)
             if not held.answer.done():
                 held.answer.set_result(result)
-        await self._broker.publish(message.reply, b"")
+        self._broker.post(reply, b"")
 
     async def _sweep(self) -> None:
         """Send again what has gone unconfirmed for too long, under the same message id, so that no copy is doubled."""
@@ -182,7 +192,7 @@ class Publisher:
             late = [held for held in self._unacked.values() if held.sent_at < before]
             for held in late:
                 self.republished += 1
-                await self._send(held)
+                self._send(held)
 
     async def _has_stream(self) -> bool:
         """Make the stream anew if a publish found it missing; False where that does not work yet."""
@@ -200,7 +210,7 @@ class Publisher:
         await self._broker.ensure_live(self._queue)
         for held in list(self._held.values()):
             self.republished += 1
-            await self._send(held)
+            self._send(held)
 
 
 def _sequence(ack: bytes) -> int:

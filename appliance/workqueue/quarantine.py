@@ -14,7 +14,7 @@ import msgpack
 from appliance.errors import Unavailable
 from appliance.wire import items, subjects
 from appliance.wire.items import WorkItem, WorkResult
-from appliance.workqueue.broker import Broker, Message
+from appliance.workqueue.broker import Broker
 
 _VERSION = 1
 _RETRY_TIMEOUT_S = 120.0
@@ -80,15 +80,15 @@ class Quarantine:
         caller = f"retry-{entry.number}-{time.monotonic_ns()}"
         answer: asyncio.Future[WorkResult] = asyncio.get_running_loop().create_future()
 
-        async def on_results(message: Message) -> None:
-            for result in items.unpack_results(message.data):
+        def on_results(subject: str, reply: str, data: bytes, headers: bytes) -> None:
+            for result in items.unpack_results(data):
                 if not answer.done():
                     answer.set_result(result)
-            await self._broker.publish(message.reply, b"")
+            self._broker.post(reply, b"")
 
-        await self._broker.subscribe(subjects.reply_subject(caller), on_results)
+        await self._broker.listen(subjects.reply_subject(caller), on_results)
         again = replace(entry.item, item_id=caller, gateway_id=caller, remaining_ms=int(_RETRY_TIMEOUT_S * 1000))
-        await self._broker.publish(subjects.lane_subject(subjects.lane(again.model_id)), items.pack_item(again))
+        self._broker.post(subjects.lane_subject(subjects.lane(again.model_id)), items.pack_item(again))
         try:
             return await asyncio.wait_for(answer, _RETRY_TIMEOUT_S)
         except asyncio.TimeoutError as exc:

@@ -34,7 +34,7 @@ async def send(broker: Broker, answered: list[Answered]) -> None:
     for gateway_id, group in groups.items():
         for part in _parts(group):
             if await _confirmed(broker, gateway_id, [result for _, result in part]):
-                await settle(broker, [delivery for deliveries, _ in part for delivery in deliveries], b"+ACK")
+                settle(broker, [delivery for deliveries, _ in part for delivery in deliveries], b"+ACK")
 
 
 async def _confirmed(broker: Broker, gateway_id: str, results: list[WorkResult]) -> bool:

@@ -13,14 +13,19 @@ from tests.harness import FAST_CONFIG, Appliance, running, write_fake
 from tests.integration.oracle import vector
 
 CONFIG = FAST_CONFIG + "[engine]\nbatch_timeout_s = 1.0\n"
-CODES = {"error": "engine_failed", "crash": "engine_failed", "hang": "engine_failed", "nan": "not_finite"}
+ANSWERS = {
+    "error": (422, "quarantined"),
+    "crash": (422, "quarantined"),
+    "hang": (422, "quarantined"),
+    "nan": (500, "not_finite"),
+}
 NEIGHBOURS = 8
 
 
 @pytest.fixture(scope="module")
 def poisoned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Appliance]:
     made = Appliance(tmp_path_factory.mktemp("poison"), CONFIG)
-    for mode in CODES:
+    for mode in ANSWERS:
         write_fake(made.models, mode, a_ms=100, fail_marker="arsenic", fail_mode=mode)
     with running(made):
         yield made
@@ -37,20 +42,20 @@ async def together(client: Client, model: str, poison: str = "some arsenic") -> 
     return replies.pop(3), replies
 
 
-@pytest.mark.parametrize("mode", CODES)
+@pytest.mark.parametrize("mode", ANSWERS)
 def test_a_poison_input_harms_only_itself(poisoned: Appliance, mode: str) -> None:
     poison, neighbours = talk(poisoned.url, lambda client: together(client, mode))
-    assert (poison.status, poison.error["code"], poison.error["param"]) == (500, CODES[mode], "input")
+    assert (poison.status, poison.error["code"], poison.error["param"]) == (*ANSWERS[mode], "input")
     assert [reply.vectors[0] for reply in neighbours] == [
         pytest.approx(vector(f"neighbour {n}")) for n in range(NEIGHBOURS)
     ]
     assert embed(poisoned.url, "afterwards", mode).vectors == [pytest.approx(vector("afterwards"))]
 
 
-@pytest.mark.parametrize("mode", CODES)
+@pytest.mark.parametrize("mode", ANSWERS)
 def test_a_poison_input_in_a_list_is_named(poisoned: Appliance, mode: str) -> None:
     reply = embed(poisoned.url, ["fine", "also fine", "arsenic again", "fine"], mode)
-    assert (reply.status, reply.error["code"], reply.error["param"]) == (500, CODES[mode], "input[2]")
+    assert (reply.status, reply.error["code"], reply.error["param"]) == (*ANSWERS[mode], "input[2]")
     assert "arsenic" not in reply.error["message"]
 
 
@@ -68,12 +73,10 @@ def test_two_poison_inputs_at_once_harm_only_themselves(poisoned: Appliance) -> 
         return [one[0], other[0]], one[1] + other[1]
 
     guilty, innocent = talk(poisoned.url, conversation)
-    assert [reply.status for reply in guilty] == [500, 500]
+    assert [reply.status for reply in guilty] == [422, 422]
     assert [reply.status for reply in innocent] == [200] * (2 * NEIGHBOURS)
 
 
-# Not strict: who runs beside whom is a matter of moments.
-@pytest.mark.xfail(reason="the dispatcher blames every batch in an engine that died; see after_failure")
 def test_a_batch_that_runs_beside_a_poison_one_is_not_blamed(appliance: Appliance) -> None:
     """A CPU runs two batches at once in one engine: what crashes takes the other with it, each time."""
     appliance.config.write_text('[worker]\ndevices = ["cpu"]\n[supervisor]\nrestart_min_s = 0.05\n')
@@ -87,5 +90,5 @@ def test_a_batch_that_runs_beside_a_poison_one_is_not_blamed(appliance: Applianc
 
     with running(appliance):
         poison, innocent = talk(appliance.url, conversation)
-        assert poison.status == 500
+        assert poison.status == 422
         assert [reply.status for reply in innocent] == [200] * 4

@@ -39,7 +39,7 @@ class FakePublisher:
         self.abandoned: list[str] = []
         self._script = script
 
-    async def submit(self, lane: str, item: WorkItem) -> Held:
+    def submit(self, lane: str, item: WorkItem) -> Held:
         self.items.append(item)
         held = Held(item.item_id, lane, b"", asyncio.get_running_loop().create_future())
         outcome = self._script(item)

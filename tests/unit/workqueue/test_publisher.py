@@ -34,7 +34,7 @@ class Bench:
         return [one for one in self.broker.published if one.subject.startswith("LIVE.")]
 
     async def submit(self, item_id: str = "g.1.0") -> Held:
-        return await self.publisher.submit("lane", item("text", item_id=item_id))
+        return self.publisher.submit("lane", item("text", item_id=item_id))
 
     async def ack(self, published: Published, error: dict[str, object] | None = None) -> None:
         body = {"error": error} if error else {"stream": "LIVE", "seq": 1}
@@ -198,7 +198,7 @@ def test_an_abandoned_item_is_forgotten() -> None:
 def test_an_item_over_the_broker_s_limit_is_refused_before_it_is_sent() -> None:
     async def scenario(bench: Bench) -> None:
         with pytest.raises(BodyTooLarge):
-            await bench.publisher.submit("lane", item("x" * MAX_PAYLOAD_BYTES))
+            bench.publisher.submit("lane", item("x" * MAX_PAYLOAD_BYTES))
         assert bench.sent == []
         assert bench.publisher.held == 0
 
