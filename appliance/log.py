@@ -14,7 +14,7 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -28,6 +28,16 @@ class Logger:
 
     def __init__(self, name: str) -> None:
         self._name = name
+
+    def plain(self, event: str, text: str, fields: Callable[[], Mapping[str, Any]]) -> None:
+        """Write an INFO line whose ` key=value` text the caller has made, of values that need no quoting.
+
+        For the one line of every request. `fields` is asked for the same as a mapping where lines are JSON.
+        """
+        if _sink.as_json:
+            _sink.write(logging.INFO, self._name, event, fields())
+        else:
+            _sink.add(logging.INFO, f" INFO {self._name} {event}{text}")
 
     def debug(self, event: str, **fields: Any) -> None:
         _sink.write(logging.DEBUG, self._name, event, fields)
@@ -59,7 +69,15 @@ class _Sink:
         if level < self.level:
             return
         form = _as_json if self.as_json else _as_text
-        self._lines.append(form(time.time(), logging.getLevelName(level), name, event, fields, trace))
+        self._put(level, form(time.time(), logging.getLevelName(level), name, event, fields, trace))
+
+    def add(self, level: int, rest: str) -> None:
+        """Write a line of which only the time is missing."""
+        if level >= self.level:
+            self._put(level, _stamp(time.time()) + rest)
+
+    def _put(self, level: int, line: str) -> None:
+        self._lines.append(line)
         loop = None if level >= logging.WARNING else asyncio._get_running_loop()
         if loop is None:
             self.flush()

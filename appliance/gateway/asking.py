@@ -57,7 +57,9 @@ class Asker:
         """
         lane = subjects.lane(question.model.name)
         request_number = next(self._numbers)
-        starts = list(cut(question.inputs, self._queue.item_tokens, self._queue.item_inputs))
+        starts = [0]
+        if len(question.inputs) > 1:
+            starts = list(cut(question.inputs, self._queue.item_tokens, self._queue.item_inputs))
         held: list[Held] = []
         timer = asyncio.get_running_loop().call_later(question.timeout_s, self._expire, held, question.timeout_s)
         try:

@@ -94,10 +94,19 @@ class Noting:
         metrics.request_done(route, status, duration_s, note.model, note.inputs, note.tokens)
         if not self._write_lines or route in _QUIET:
             return
-        fields: dict[str, object] = {"id": note.request_id, "method": request.method, "route": route, "status": status}
-        fields["ms"] = round(duration_s * 1e3, 1)
+        # Every value is ours or was matched against a pattern: nothing to quote.
+        text = f" id={note.request_id} method={request.method} route={route} status={status} ms={duration_s * 1e3:.1f}"
         if note.model:
-            fields |= {"model": note.model, "inputs": note.inputs, "tokens": note.tokens}
+            text += f" model={note.model} inputs={note.inputs} tokens={note.tokens}"
         if note.error:
-            fields["error"] = note.error
-        _log.info("request", **fields)
+            text += f" error={note.error}"
+        _log.plain("request", text, lambda: _fields(request, note, route, status, duration_s))
+
+
+def _fields(request: web.Request, note: Note, route: str, status: int, duration_s: float) -> dict[str, object]:
+    """Return what the line says as a mapping, for lines in JSON."""
+    fields: dict[str, object] = {"id": note.request_id, "method": request.method, "route": route, "status": status}
+    fields["ms"] = round(duration_s * 1e3, 1)
+    if note.model:
+        fields |= {"model": note.model, "inputs": note.inputs, "tokens": note.tokens}
+    return {**fields, "error": note.error} if note.error else fields

@@ -7,6 +7,7 @@ from binascii import b2a_base64
 from collections.abc import Callable
 from typing import Any
 
+import orjson
 from aiohttp import web
 
 from appliance.config import Server
@@ -141,8 +142,9 @@ def _dimensions(value: Any, name: str, full: int) -> int:
     return 0 if value == full else value
 
 
-def _as_base64(vector: bytes) -> str:
-    return b2a_base64(vector, newline=False).decode("ascii")
+def _as_base64(vector: bytes) -> orjson.Fragment:
+    # Put into the JSON as it is: base64 has nothing to escape, and orjson would look for it.
+    return orjson.Fragment(b'"%b"' % b2a_base64(vector, newline=False))
 
 
 def _as_floats(vector: bytes) -> tuple[float, ...]:
