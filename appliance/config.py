@@ -81,7 +81,7 @@ class Queue:
     )
     item_inputs: int = _setting(32, "Most inputs in one item.", low=1, high=1024)
     ack_wait_s: float = _setting(
-        8.0, "A held item whose worker stops renewing it goes back to the queue after this long.", low=1, high=300
+        5.0, "A held item whose worker stops renewing it goes back to the queue after this long.", low=1, high=300
     )
     publish_timeout_s: float = _setting(
         1.0, "An item that the broker does not confirm within this long is sent again.", low=0.05, high=60

@@ -35,6 +35,10 @@ _log = log.Logger("daemon")
 
 _DEATHS_UNTIL_CONDEMNED = 2
 
+_GIVE_BACK = b'-NAK {"delay": 100000000}'
+"""Given back in 100 ms, not now: the server may not have noticed yet that the dead worker's connection is gone, and would
+hand the items to its waiting pull, where they would stay until the leases run out."""
+
 
 class Daemon:
     """Supervises; loads no model library. `on_ready` is called once, when the first model can answer."""
@@ -136,7 +140,7 @@ class Daemon:
         if held and self._broker is not None:
             _log.info("daemon", worker=device, given_back=len(held))
             for ack_subject in held:
-                self._broker.post(ack_subject, b"-NAK")
+                self._broker.post(ack_subject, _GIVE_BACK)
 
     def _condemned(self) -> tuple[str, ...]:
         return tuple(item for item, deaths in self._suspects.items() if deaths >= _DEATHS_UNTIL_CONDEMNED)
