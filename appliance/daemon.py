@@ -36,8 +36,8 @@ _log = log.Logger("daemon")
 _DEATHS_UNTIL_CONDEMNED = 2
 
 _GIVE_BACK = b'-NAK {"delay": 100000000}'
-"""Given back in 100 ms, not now: the server may not have noticed yet that the dead worker's connection is gone, and would
-hand the items to its waiting pull, where they would stay until the leases run out."""
+"""Given back in 100 ms, not now: the server may not have noticed yet that the dead worker's connection is gone, and
+would hand the items to its waiting pull, where they would stay until the leases run out."""
 
 
 class Daemon:
