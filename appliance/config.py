@@ -33,7 +33,7 @@ class Server:
     host: str = _setting("127.0.0.1", "Address to listen on. Anything but loopback is reachable by your network.")
     port: int = _setting(8080, "TCP port to listen on.", low=0, high=65535)
     gateways: int = _setting(
-        1, "Gateway processes that share the port. One carries about 5,000 small requests a second.", low=1, high=64
+        1, "Gateway processes that share the port. One carries 3,000 to 5,000 small requests a second.", low=1, high=64
     )
     request_timeout_s: float = _setting(
         60.0, "A request without an answer after this long ends with 504, unless it names a time.", low=0.1, high=3600

@@ -34,7 +34,7 @@ _ACKS = (f"$JS.ACK.{LIVE}.>", f"$JS.ACK.*.*.{LIVE}.>")
 
 PUBLISH = {
     "daemon": (">",),
-    "gateway": (f"{LIVE}.>", *_STREAM_API, f"$JS.API.STREAM.MSG.DELETE.{LIVE}", "_R_.>", "hb.>", CANCELS),
+    "gateway": (f"{LIVE}.>", *_STREAM_API, f"$JS.API.STREAM.MSG.DELETE.{LIVE}", "hb.>", CANCELS),
     "worker": (f"{QUARANTINE}.>", "r.>", "hb.>", *_STREAM_API, *_CONSUMER_API, *_ACKS),
 }
 SUBSCRIBE = {

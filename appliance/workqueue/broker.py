@@ -21,7 +21,6 @@ __all__ = ["Broker"]
 
 _log = log.Logger("broker")
 _API_TIMEOUT_S = 2.0
-_CONSUMER_NOT_FOUND, _STREAM_NOT_FOUND = 10014, 10059
 
 
 class Broker:
