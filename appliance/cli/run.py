@@ -12,7 +12,7 @@ from appliance.config import Config
 from appliance.daemon import Daemon
 from appliance.supervisor.notify import Notifier
 
-_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - what to call, not what to bind
+REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - what to call, not what to bind
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -39,6 +39,6 @@ def first_words(host: str, port: int, model: str) -> str:
     """Return the line that an administrator can paste."""
     return (
         "\nReady. Try it:\n"
-        f"  curl -s http://{_LOOPBACK.get(host, host)}:{port}/v1/embeddings -H 'Content-Type: application/json' "
+        f"  curl -s http://{REACHED_AT.get(host, host)}:{port}/v1/embeddings -H 'Content-Type: application/json' "
         f"""-d '{{"model": "{model}", "input": "Hello, office"}}'\n"""
     )

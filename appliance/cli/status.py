@@ -9,9 +9,9 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
+from appliance.cli.run import REACHED_AT
 from appliance.config import Config
 
-_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104
 _TIMEOUT_S = 5.0
 NOT_RUNNING = 3
 """The exit status of `systemctl status` for a service that does not run."""
@@ -27,7 +27,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def handle(args: argparse.Namespace, config: Config) -> int:
     """Return 0 when it is ready, 1 when it is up but not ready, 3 when it does not answer."""
-    url = f"http://{_LOOPBACK.get(config.server.host, config.server.host)}:{config.server.port}/health"
+    url = f"http://{REACHED_AT.get(config.server.host, config.server.host)}:{config.server.port}/health"
     try:
         with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response:
             health = json.load(response)

@@ -38,8 +38,6 @@ class Connections:
     """Makes the protocol of each new connection, and closes those that sit idle in a place that others need."""
 
     def __init__(self, server: web.Server, settings: Server, clock: Callable[[], float]) -> None:
-        self.refused = 0
-        self.closed = 0
         self._server = server
         self._settings = settings
         self._clock = clock
@@ -58,7 +56,6 @@ class Connections:
             same = sum(1 for one in open_now if one.transport is not None and _address(one.transport) == address)
             is_full = same >= self._settings.max_connections_per_address
         if is_full:
-            self.refused += 1
             return None
         return self._server()
 
@@ -79,7 +76,6 @@ class Connections:
                 continue
             why = self._idle(handler, transport, seen, now)
             if why:
-                self.closed += 1
                 _log.info("connection", state="closed", why=why)
                 transport.abort()
 

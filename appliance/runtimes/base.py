@@ -54,8 +54,6 @@ _RUNTIMES = {
 }
 """Dotted names, imported when used: an engine loads only its own runtime's libraries."""
 
-NAMES = tuple(_RUNTIMES)
-
 
 def create(name: str) -> Runtime:
     """Import and make the runtime called `name`. Raises KeyError for one that is not in the table."""

@@ -12,7 +12,6 @@ QUARANTINE = "QUARANTINE"
 HEARTBEATS = "hb.>"
 CANCELS = "c.live"
 """Where gateways tell all workers, in one message, the ids of items whose callers are gone."""
-REPLIES = "r.>"
 
 
 def _token(name: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from appliance import log
 from appliance.config import Config
-from appliance.errors import EngineFailed
+from appliance.errors import EngineFailed, StartError
 from appliance.supervisor.process import Process
 from appliance.wire import frames
 from appliance.wire.frames import BatchDone, BatchFailed, Frame, LoadModel, ModelLoaded, RunBatch, StartEngine
@@ -66,6 +66,9 @@ class EnginePort(asyncio.Protocol):
         process = self._process = Process(f"engine {self.runtime}", argv, pass_fds=[theirs.fileno()])
         try:
             process.start()
+        except StartError:
+            ours.close()
+            raise
         finally:
             theirs.close()
         self.pid = process.pid
