@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from dataclasses import dataclass, field
+from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -15,24 +18,69 @@ REGISTRY = CollectorRegistry()
 
 _BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 
-_requests = Counter("appliance_requests", "HTTP requests by route and status.", ("route", "status"), registry=REGISTRY)
-_seconds = Histogram("appliance_request_seconds", "Time to answer.", ("route",), buckets=_BUCKETS, registry=REGISTRY)
-_inputs = Counter("appliance_inputs", "Inputs answered, by model.", ("model",), registry=REGISTRY)
-_tokens = Counter("appliance_tokens", "Tokens answered for, by model.", ("model",), registry=REGISTRY)
+
+class Requests(Collector):
+    """What this gateway has answered: plain numbers, turned into Prometheus' families when somebody scrapes.
+
+    The library's own counters check, lock and look up at each call: a fortieth of a small request's time.
+    `route` and `model` are of our choosing, never a client's text.
+    """
+
+    def __init__(self) -> None:
+        self._requests: Counter[tuple[str, int]] = Counter()
+        self._inputs: Counter[str] = Counter()
+        self._tokens: Counter[str] = Counter()
+        self._seconds: dict[str, _Histogram] = defaultdict(_Histogram)
+
+    def done(self, route: str, status: int, duration_s: float, model: str, inputs: int, tokens: int) -> None:
+        """Count one finished request."""
+        self._requests[route, status] += 1
+        seconds = self._seconds[route]
+        seconds.counts[bisect_left(_BUCKETS, duration_s)] += 1
+        seconds.sum += duration_s
+        if model:
+            self._inputs[model] += inputs
+            self._tokens[model] += tokens
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield appliance_requests, appliance_request_seconds, appliance_inputs and appliance_tokens."""
+        requests = CounterMetricFamily("appliance_requests", "HTTP requests by route and status.", None, _BY_STATUS)
+        for (route, status), count in self._requests.items():
+            requests.add_metric([route, str(status)], count)
+        yield requests
+        seconds = HistogramMetricFamily("appliance_request_seconds", "Time to answer.", labels=["route"])
+        for route, histogram in self._seconds.items():
+            seconds.add_metric([route], histogram.buckets(), histogram.sum)
+        yield seconds
+        yield _by_model("appliance_inputs", "Inputs answered, by model.", self._inputs)
+        yield _by_model("appliance_tokens", "Tokens answered for, by model.", self._tokens)
 
 
-def request_done(route: str, status: int, duration_s: float, model: str, inputs: int, tokens: int) -> None:
-    """Count one finished request. `route` and `model` are of our choosing, never a client's text."""
-    _requests_of(route, status).inc()
-    _seconds_of(route).observe(duration_s)
-    if model:
-        _inputs_of(model).inc(inputs)
-        _tokens_of(model).inc(tokens)
+_BY_STATUS = ["route", "status"]
 
 
-# labels() checks and locks at each call; what it returns never changes.
-_requests_of, _seconds_of = cache(_requests.labels), cache(_seconds.labels)
-_inputs_of, _tokens_of = cache(_inputs.labels), cache(_tokens.labels)
+@dataclass(slots=True)
+class _Histogram:
+    """How many fell into each bucket, the last for all above."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(_BUCKETS) + 1))
+    sum: float = 0.0
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Return (upper bound, how many up to it), as Prometheus wants them."""
+        bounds = [*map(str, map(float, _BUCKETS)), "+Inf"]
+        return list(zip(bounds, accumulate(self.counts), strict=True))
+
+
+def _by_model(name: str, text: str, counts: Mapping[str, int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, text, labels=["model"])
+    for model, count in counts.items():
+        family.add_metric([model], count)
+    return family
+
+
+REQUESTS = Requests()
+REGISTRY.register(REQUESTS)
 
 
 class WorkerCollector(Collector):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from appliance.config import Queue
 from appliance.errors import ApplianceError, DeadlineExceeded
@@ -20,8 +20,7 @@ _CHARS_PER_TOKEN = 4
 """A guess, only to cut lists into items of like cost; the worker counts truly."""
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """What one request asks of one model."""
 
     model: Model
@@ -32,8 +31,7 @@ class Question:
     truncate: bool = False
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """Per input, in order: its output and its token count. `truncated` lists the inputs that were cut."""
 
     outputs: list[bytes]

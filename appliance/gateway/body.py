@@ -18,10 +18,8 @@ async def read_json(request: web.Request, timeout_s: float) -> Fields:
 
     The content type must say JSON, since a browser sends any other one across sites without asking first.
     """
-    kind = request.content_type
-    if hdrs.CONTENT_TYPE not in request.headers or not (kind == "application/json" or kind.endswith("+json")):
-        found = f'"{kind}"' if hdrs.CONTENT_TYPE in request.headers else "none"
-        raise UnsupportedMedia(f"Expected the header Content-Type: application/json, found {found}.")
+    if request.headers.get(hdrs.CONTENT_TYPE) != "application/json":  # else there is nothing to parse
+        _check_type(request)
     if request.headers.get(hdrs.CONTENT_ENCODING, "identity") != "identity":
         raise UnsupportedMedia("Compressed request bodies are not accepted. Send the body without Content-Encoding.")
     try:
@@ -33,9 +31,18 @@ async def read_json(request: web.Request, timeout_s: float) -> Fields:
     return fields
 
 
+def _check_type(request: web.Request) -> None:
+    kind = request.content_type
+    if hdrs.CONTENT_TYPE not in request.headers or not (kind == "application/json" or kind.endswith("+json")):
+        found = f'"{kind}"' if hdrs.CONTENT_TYPE in request.headers else "none"
+        raise UnsupportedMedia(f"Expected the header Content-Type: application/json, found {found}.")
+
+
 async def _read(request: web.Request, timeout_s: float) -> bytes:
     """Return the body, which is nearly always there with the head; else wait for it, not for ever."""
     if request.content.is_eof():
+        if request.content.total_bytes <= request.client_max_size:
+            return request.content.read_nowait()  # all of it: without the loop that would wait for more
         return await request.read()
     try:
         return await asyncio.wait_for(request.read(), timeout_s)

@@ -7,8 +7,10 @@ import asyncio
 import secrets
 import socket
 import time
+from typing import Any, cast
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from appliance import log, metrics
 from appliance.errors import ModelNotFound
@@ -72,7 +74,8 @@ class Gateway:
         server = self._launch.config.server
         asker = Asker(self._publisher, self._launch.config.queue, self._gateway_id)
         app = web.Application(middlewares=[self._noting.middleware()], client_max_size=server.max_body_bytes)
-        app.add_routes(OpenAI(self._catalog, self._fleet, asker, server).routes())
+        openai = OpenAI(self._catalog, self._fleet, asker, server)
+        app.add_routes(openai.routes())
         app.add_routes(Ops(self._fleet, self._broker, self._publisher, self._noting).routes())
         # A handler is cancelled when its client hangs up: work whose caller is gone is not run.
         runner = web.AppRunner(
@@ -85,6 +88,8 @@ class Gateway:
         )
         await runner.setup()
         assert runner.server is not None
+        general = cast(Handler, runner.server.request_handler)
+        runner.server.request_handler = cast(Any, self._noting.shortcut(openai.posted(), general))
         self._connections = Connections(runner.server, server, time.monotonic)
         listener = socket.socket(fileno=self._launch.listener_fd)
         self._acceptor = await asyncio.get_running_loop().create_server(

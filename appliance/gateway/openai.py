@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from appliance.config import Server
 from appliance.errors import BadRequest, ModelNotFound, OperationNotSupported
@@ -32,9 +33,13 @@ class OpenAI:
         self._asker = asker
         self._server = server
 
+    def posted(self) -> dict[str, Handler]:
+        """What is asked most, by its path: handlers of POST."""
+        return {"/v1/embeddings": self.embeddings}
+
     def routes(self) -> list[web.RouteDef]:
         return [
-            web.post("/v1/embeddings", self.embeddings),
+            *(web.post(path, handler) for path, handler in self.posted().items()),
             web.get("/v1/models", self.models),
             web.get("/v1/models/{model_id:.+}", self.model),
         ]

@@ -95,7 +95,7 @@ class Worker:
         elif delivery.waited_s * 1e3 > item.remaining_ms or item.item_id in self._cancelled:
             self._dispatcher.counters["expired"] += 1
             self._drop(delivery)
-        elif subjects.stored_id(delivery.ack_subject) in self._condemned:
+        elif self._condemned and subjects.stored_id(delivery.ack_subject) in self._condemned:
             self._set_aside(delivery, "two workers died while they turned it into tokens", -1)
         elif delivery.delivered >= QUARANTINE_AT:
             self._set_aside(delivery, f"delivered {delivery.delivered} times and never finished", -1)

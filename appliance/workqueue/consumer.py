@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from appliance import log
 from appliance.errors import Unavailable
@@ -21,8 +21,7 @@ _PULL_HEARTBEAT_S = 5.0
 _RETRY_S = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """An item as fetched: ours until the lease runs out, to be acked, given back or dropped."""
 
     item: WorkItem

@@ -7,7 +7,7 @@ import base64
 import json
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgpack
 
@@ -87,7 +87,7 @@ class Quarantine:
             self._broker.post(reply, b"")
 
         await self._broker.listen(subjects.reply_subject(caller), on_results)
-        again = replace(entry.item, item_id=caller, gateway_id=caller, remaining_ms=int(_RETRY_TIMEOUT_S * 1000))
+        again = entry.item._replace(item_id=caller, gateway_id=caller, remaining_ms=int(_RETRY_TIMEOUT_S * 1000))
         self._broker.post(subjects.lane_subject(subjects.lane(again.model_id)), items.pack_item(again))
         try:
             return await asyncio.wait_for(answer, _RETRY_TIMEOUT_S)

@@ -18,9 +18,20 @@ def test_worker_counters_become_one_family_each_labelled_by_worker() -> None:
 
 
 def test_a_request_without_a_model_counts_no_inputs() -> None:
-    metrics.request_done("/test/none", 404, 0.1, "", 5, 5)
-    metrics.request_done("/test/one", 200, 0.1, "test-model", 2, 7)
+    metrics.REQUESTS.done("/test/none", 404, 0.1, "", 5, 5)
+    metrics.REQUESTS.done("/test/one", 200, 0.1, "test-model", 2, 7)
     text = metrics.exposition().decode()
     assert 'appliance_inputs_total{model="test-model"} 2.0' in text
     assert 'appliance_tokens_total{model="test-model"} 7.0' in text
     assert 'model=""' not in text
+
+
+def test_times_fall_into_cumulative_buckets() -> None:
+    for seconds in (0.0005, 0.02, 0.03, 100.0):
+        metrics.REQUESTS.done("/test/times", 200, seconds, "", 0, 0)
+    families = {f.name: f for f in text_string_to_metric_families(metrics.exposition().decode())}
+    samples = [s for s in families["appliance_request_seconds"].samples if s.labels["route"] == "/test/times"]
+    buckets = {s.labels["le"]: s.value for s in samples if s.name.endswith("_bucket")}
+    assert (buckets["0.001"], buckets["0.02"], buckets["0.05"], buckets["60.0"], buckets["+Inf"]) == (1, 2, 3, 3, 4)
+    assert next(s.value for s in samples if s.name.endswith("_sum")) == 100.0505
+    assert next(s.value for s in samples if s.name.endswith("_count")) == 4
