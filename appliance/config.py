@@ -99,6 +99,12 @@ class Worker:
         0, "Padded tokens (longest x count) in a batch. 0: as suits the device.", low=0, high=10**7
     )
     batch_items: int = _setting(0, "Most inputs in one batch. 0: as suits the device.", low=0, high=4096)
+    bulk_share: float = _setting(
+        0.1,
+        "Part of a device's time that bulk work gets while interactive work waits, too; without, all of it.",
+        low=0.01,
+        high=0.9,
+    )
     overhead_tokens: int = _setting(
         0,
         "A batch's fixed cost, in tokens: the larger, the more padding pays. 0: as suits the device.",
@@ -120,8 +126,18 @@ class Engine:
         300.0, "A model that is not loaded after this long counts as failed.", low=1, high=3600
     )
     batch_timeout_s: float = _setting(
-        120.0, "A batch that runs longer than this counts as hung; its engine is restarted.", low=1, high=3600
+        120.0,
+        "A batch that runs longer than this counts as hung; its engine is restarted. See hung_factor.",
+        low=1,
+        high=3600,
     )
+    hung_factor: float = _setting(
+        20.0,
+        "A batch that runs this many times longer than the model's earlier ones of its size counts as hung, too.",
+        low=2,
+        high=1000,
+    )
+    hung_least_s: float = _setting(5.0, "No batch counts as hung before it ran this long.", low=0.1, high=3600)
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,7 @@ class FakeEngine:
     def kill(self, why: str) -> None:
         self.killed.append(why)
 
-    def run(self, batch: Batch) -> asyncio.Future[BatchDone]:
+    def run(self, batch: Batch, limit_s: float = 0.0) -> asyncio.Future[BatchDone]:
         if self.running >= self.streams:
             self.overfilled.append(batch)
         self.running += 1

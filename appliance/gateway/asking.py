@@ -11,13 +11,10 @@ from appliance.config import Queue
 from appliance.errors import ApplianceError, DeadlineExceeded
 from appliance.models.catalog import Model
 from appliance.wire import subjects
-from appliance.wire.items import Options, WorkItem, WorkResult
+from appliance.wire.items import Options, WorkItem, WorkResult, cost_of
 from appliance.workqueue.publisher import Held, Publisher
 
 Input = str | list[int]
-
-_CHARS_PER_TOKEN = 4
-"""A guess, only to cut lists into items of like cost; the worker counts truly."""
 
 
 class Question(NamedTuple):
@@ -96,7 +93,7 @@ def cut(inputs: Sequence[Input], item_tokens: int, item_inputs: int) -> Iterator
     """Yield the index at which each item starts: items of about `item_tokens` and at most `item_inputs` inputs."""
     tokens, count = 0, 0
     for index, one in enumerate(inputs):
-        size = len(one) // _CHARS_PER_TOKEN + 2 if isinstance(one, str) else len(one)
+        size = cost_of(one)
         if not index or count == item_inputs or tokens + size > item_tokens:
             yield index
             tokens, count = 0, 0

@@ -14,12 +14,16 @@ STALE_AFTER_S = 3.5
 
 @dataclass(frozen=True)
 class ModelState:
-    """A model as one worker sees it: cold, loading, ready or failed (then with a reason)."""
+    """A model as one worker sees it. `state` is cold, loading, ready or failed (then with a reason)."""
 
     state: str
     reason: str = ""
     load_s: float = 0.0
     memory_bytes: int = 0
+    seconds_per_cost: float = 0.0
+    """The device's seconds for one unit of an item's cost while batches are full; 0.0 while that is unknown."""
+    appetite: float = 0.0
+    """The cost that the worker holds at most, running and waiting, of each class; 0.0 while that is unknown."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgpack
 
 from appliance.errors import BY_CODE, ApplianceError, Internal
+from appliance.wire.subjects import INTERACTIVE
 
 VERSION = 1
 
@@ -23,7 +24,8 @@ class WorkItem(NamedTuple):
     """The queued unit: a chunk of one request's inputs for one model and operation.
 
     `inputs` are texts or token ids (no special tokens needed); `remaining_ms` is the time left until the
-    caller gives up, counted from the moment of publishing, since clocks of boxes differ.
+    caller gives up, counted from the moment of publishing, since clocks of boxes differ; `cost` is `cost_of(inputs)`,
+    in which gateways count backlogs and workers measure their pace.
     """
 
     item_id: str
@@ -35,6 +37,8 @@ class WorkItem(NamedTuple):
     inputs: list[str | list[int]]
     truncate: bool
     remaining_ms: int
+    cost: int = 0
+    klass: str = INTERACTIVE
 
 
 class WorkResult(NamedTuple):
@@ -73,13 +77,23 @@ def pack_item(item: WorkItem) -> bytes:
 def unpack_item(data: bytes) -> WorkItem:
     """Raises ValueError where `data` is no item of a version that we know."""
     fields = msgpack.unpackb(data, use_list=True)
-    if not isinstance(fields, list) or len(fields) < _ITEM_FIELDS:
+    if not isinstance(fields, list) or len(fields) < _LEAST_FIELDS:
         raise ValueError("not a work item")
     fields[5] = tuple((key, value) for key, value in fields[5])
-    return WorkItem._make(fields[1:_ITEM_FIELDS])
+    return WorkItem(*fields[1:_ITEM_FIELDS])
 
 
 _ITEM_FIELDS = 1 + len(WorkItem._fields)
+_LEAST_FIELDS = _ITEM_FIELDS - len(WorkItem._field_defaults)
+
+
+_CHARS_PER_TOKEN = 4
+_TOKENS_AROUND = 2
+
+
+def cost_of(one: str | list[int]) -> int:
+    """Estimate an input's cost in tokens. Characters are a good guess; the worker's true count comes too late."""
+    return (len(one) // _CHARS_PER_TOKEN if isinstance(one, str) else len(one)) + _TOKENS_AROUND
 
 
 def pack_cancels(item_ids: list[str]) -> bytes:

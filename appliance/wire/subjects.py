@@ -7,6 +7,9 @@ from functools import lru_cache
 LIVE = "LIVE"
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
 INTERACTIVE = "interactive"
+BULK = "bulk"
+CLASSES = (INTERACTIVE, BULK)
+"""Whose work goes first, in this order."""
 
 QUARANTINE = "QUARANTINE"
 HEARTBEATS = "hb.>"

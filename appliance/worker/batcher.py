@@ -38,6 +38,11 @@ class Batch:
     def real_tokens(self) -> int:
         return sum(piece.length for piece in self.pieces)
 
+    @property
+    def cost(self) -> float:
+        """What gateways count for it, in estimated tokens."""
+        return sum(piece.job.piece_cost for piece in self.pieces)
+
 
 def next_batch(waiting: Mapping[Key, Sequence[Piece]], limits: Limits) -> Batch | None:
     """Return what to run next: from the key whose oldest piece waits longest; None where nothing waits.

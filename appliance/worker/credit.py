@@ -6,22 +6,31 @@ from dataclasses import dataclass
 
 from appliance.worker.batcher import Limits
 
-
-@dataclass(frozen=True)
-class CreditFacts:
-    """What is held, and what recent items were like (moving averages)."""
-
-    held_pieces: int
-    held_tokens: int
-    mean_item_pieces: float
-    mean_item_tokens: float
+_FOLLOW = 0.05
 
 
-def credit(facts: CreditFacts, limits: Limits, batches_ahead: int) -> int:
+@dataclass
+class Holding:
+    """What a worker holds of one class, and what recent items were like (moving averages)."""
+
+    pieces: int = 0
+    tokens: int = 0
+    mean_item_pieces: float = 1.0
+    mean_item_tokens: float = 16.0
+
+    def take(self, pieces: int, tokens: int) -> None:
+        """Count one more item."""
+        self.pieces += pieces
+        self.tokens += tokens
+        self.mean_item_pieces += _FOLLOW * (pieces - self.mean_item_pieces)
+        self.mean_item_tokens += _FOLLOW * (tokens - self.mean_item_tokens)
+
+
+def credit(holding: Holding, limits: Limits, batches_ahead: int) -> int:
     """Return the number of items to ask for: room for the running batch and `batches_ahead` more, less what is held."""
     batches = 1 + batches_ahead
-    pieces = batches * limits.batch_items - facts.held_pieces
-    tokens = batches * limits.batch_tokens - facts.held_tokens
-    room = min(pieces / max(1.0, facts.mean_item_pieces), tokens / max(1.0, facts.mean_item_tokens))
+    pieces = batches * limits.batch_items - holding.pieces
+    tokens = batches * limits.batch_tokens - holding.tokens
+    room = min(pieces / max(1.0, holding.mean_item_pieces), tokens / max(1.0, holding.mean_item_tokens))
     # An idle worker asks for one at least: the averages may be of items far larger than what comes.
-    return max(0 if facts.held_pieces else 1, int(room))
+    return max(0 if holding.pieces else 1, int(room))

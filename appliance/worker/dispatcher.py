@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 
 from appliance import log
+from appliance.config import Config
 from appliance.errors import ApplianceError, EngineFailed, Internal, Unavailable
 from appliance.wire.frames import BatchDone
 from appliance.wire.items import WorkResult, failure
+from appliance.wire.subjects import CLASSES
 from appliance.worker import batcher
 from appliance.worker.batcher import Batch, Limits
+from appliance.worker.credit import Holding
 from appliance.worker.engine_port import EngineDied, EnginePort
 from appliance.worker.job import Job, Key, Piece
+from appliance.worker.pace import Pace
 from appliance.worker.residency import Residency, State
+from appliance.worker.turns import Turns
 from appliance.workqueue.consumer import Delivery
 
 _log = log.Logger("dispatcher")
@@ -35,13 +40,14 @@ class Dispatcher:
         self,
         residency: Residency,
         limits: Limits,
+        config: Config,
         answer: Callable[[list[Finished]], None],
         drop: Callable[[Delivery], None],
         set_aside: Callable[[Delivery, str, int], None],
         clock: Callable[[], float],
     ) -> None:
-        self.held_pieces = 0
-        self.held_tokens = 0
+        self.holding = {klass: Holding() for klass in CLASSES}
+        self.paces: defaultdict[str, Pace] = defaultdict(Pace)
         self.counters = dict.fromkeys(
             (
                 "batches",
@@ -61,6 +67,9 @@ class Dispatcher:
         )
         self._residency = residency
         self._limits = limits
+        self._engine_settings = config.engine
+        self._turns = Turns(config.worker.bulk_share)
+        self._busy_until = 0.0
         self._answer = answer
         self._drop = drop
         self._set_aside = set_aside
@@ -72,12 +81,11 @@ class Dispatcher:
 
     @property
     def is_idle(self) -> bool:
-        return not self.held_pieces
+        return not any(holding.pieces for holding in self.holding.values())
 
     def add(self, job: Job, pieces: list[Piece]) -> None:
         """Let a job's pieces wait for a batch. A job without inputs is answered at once."""
-        self.held_pieces += len(pieces)
-        self.held_tokens += sum(job.tokens)
+        self.holding[job.key.klass].take(len(pieces), sum(job.tokens))
         self._jobs[job.delivery.item.item_id] = job
         self._waiting.setdefault(job.key, []).extend(pieces)
 
@@ -118,7 +126,10 @@ class Dispatcher:
             for key, pieces in self._waiting.items()
             if (engine := self._free_engine(key)) is not None and engine not in awaited
         }
-        return batcher.next_batch(free, self._limits) if free else None
+        if not free:
+            return None
+        klass = self._turns.next({key.klass for key in free})
+        return batcher.next_batch({key: pieces for key, pieces in free.items() if key.klass == klass}, self._limits)
 
     def cancel(self, item_ids: list[str]) -> None:
         """Drop what is held of these items, whose callers are gone; what runs, runs to its end for nobody."""
@@ -175,12 +186,18 @@ class Dispatcher:
         self._keep(batch.key, batcher.without(self._waiting[batch.key], batch))
 
     def _run(self, engine: EnginePort, batch: Batch) -> None:
-        engine.run(batch).add_done_callback(lambda answer: self._on_batch_guarded(batch, answer))
+        self._turns.charge(batch.key.klass, self._limits.overhead_tokens + batch.padded_tokens)
+        settings, started = self._engine_settings, self._clock()
+        limit_s = self.paces[batch.key.model_id].limit_s(
+            batch, settings.hung_least_s, settings.hung_factor, settings.batch_timeout_s
+        )
+        answer = engine.run(batch, limit_s)
+        answer.add_done_callback(lambda answer: self._on_batch_guarded(batch, started, answer))
 
-    def _on_batch_guarded(self, batch: Batch, answer: asyncio.Future[BatchDone]) -> None:
+    def _on_batch_guarded(self, batch: Batch, started: float, answer: asyncio.Future[BatchDone]) -> None:
         """Whatever goes wrong here, the callers of the batch get an answer."""
         try:
-            self._on_batch(batch, answer)
+            self._on_batch(batch, started, answer)
         except Exception as exc:
             _log.error("batch", exc, model=batch.key.model_id, inputs=len(batch.pieces))
             for piece in batch.pieces:
@@ -188,14 +205,17 @@ class Dispatcher:
                 if result is not None:
                     self._answer([self._closed(piece.job, result)])
 
-    def _on_batch(self, batch: Batch, answer: asyncio.Future[BatchDone]) -> None:
+    def _on_batch(self, batch: Batch, started: float, answer: asyncio.Future[BatchDone]) -> None:
         """Take a batch's outcome: feed the engine first, then answer."""
         error = answer.exception()
+        now = self._clock()
+        wall_s, self._busy_until = now - max(started, self._busy_until), now
         if error is not None:
             self._on_failed(batch, error)
             self.pump()
             return
         self.pump()
+        self.paces[batch.key.model_id].took(batch, wall_s, now - started)
         self._finish(batch, answer.result())
 
     def _finish(self, batch: Batch, done: BatchDone) -> None:
@@ -271,8 +291,10 @@ class Dispatcher:
         return job.delivery, result
 
     def _release(self, pieces: list[Piece]) -> None:
-        self.held_pieces -= len(pieces)
-        self.held_tokens -= sum(piece.length for piece in pieces)
+        for piece in pieces:
+            holding = self.holding[piece.job.key.klass]
+            holding.pieces -= 1
+            holding.tokens -= piece.length
 
 
 def _error(code: str, message: str) -> ApplianceError:

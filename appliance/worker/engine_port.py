@@ -101,8 +101,11 @@ class EnginePort(asyncio.Protocol):
             self.kill(f"loading {model_id} took over {self._config.engine.load_timeout_s:g} s")
             raise EngineDied(f"Loading took over {self._config.engine.load_timeout_s:g} s.") from None
 
-    def run(self, batch: Batch) -> asyncio.Future[BatchDone]:
-        """Send a batch. The future raises EngineDied, or EngineFailed when the pass failed and the engine lives."""
+    def run(self, batch: Batch, limit_s: float) -> asyncio.Future[BatchDone]:
+        """Send a batch. An engine that takes over `limit_s` for it hangs, and is ended.
+
+        The future raises EngineDied, or EngineFailed when the pass failed and the engine lives.
+        """
         self._last_id += 1
         key, flat = batch.key, array("i")
         for piece in batch.pieces:
@@ -114,7 +117,6 @@ class EnginePort(asyncio.Protocol):
         self._write(
             RunBatch(self._last_id, key.model_id, key.operation, key.options, key.lora, lengths, flat.tobytes())
         )
-        limit_s = self._config.engine.batch_timeout_s
         self._timers[self._last_id] = loop.call_later(limit_s, self.kill, f"a batch ran over {limit_s:g} s")
         return answer
 

@@ -74,7 +74,7 @@ class Intake:
             self._on_refused(delivery, refused.index, refused.error)
             return
         item = delivery.item
-        key = Key(served.model.name, item.operation, item.lora, item.options)
+        key = Key(served.model.name, item.operation, item.lora, item.options, item.klass)
         lengths = [len(one) for one in ids]
         expires_at = arrived + item.remaining_ms / 1e3 - delivery.waited_s
         job = Job(delivery, key, served.model.content_hash, lengths, truncated, expires_at, [b""] * len(ids), len(ids))

@@ -7,16 +7,18 @@ from typing import NamedTuple
 
 from appliance.errors import ApplianceError
 from appliance.wire.items import Options, WorkResult, failure
+from appliance.wire.subjects import INTERACTIVE
 from appliance.workqueue.consumer import Delivery
 
 
 class Key(NamedTuple):
-    """What may share a batch."""
+    """What may share a batch. Classes do not: bulk work in it would make a person wait for all of it."""
 
     model_id: str
     operation: str
     lora: str
     options: Options
+    klass: str = INTERACTIVE
 
 
 @dataclass(slots=True, eq=False)
@@ -48,6 +50,11 @@ class Job:
     outputs: list[bytes] = field(default_factory=list)
     missing: int = 0
     is_over: bool = False
+
+    @property
+    def piece_cost(self) -> float:
+        """An input's part of the item's cost; their true number of tokens where its gateway told none."""
+        return (self.delivery.item.cost or sum(self.tokens)) / len(self.outputs)
 
     def take(self, index: int, output: bytes) -> WorkResult | None:
         """Store one output; return the result once it is whole."""

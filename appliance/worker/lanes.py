@@ -32,7 +32,7 @@ class Lanes:
         self._on_delivery = on_delivery
         self._catalog = Catalog(config.models_dir)
         self._served: dict[str, Served] = {}
-        self._consumers: dict[str, LaneConsumer] = {}
+        self._consumers: dict[str, dict[str, LaneConsumer]] = {}  # by model, then by class
         self._is_incomplete = False
         self.broken: dict[str, ModelState] = {}
 
@@ -55,11 +55,12 @@ class Lanes:
         for model in models:
             known = self._served.get(model.name)
             is_known = known is not None and known.model.content_hash == model.content_hash
-            if not is_known or model.name not in self._consumers:
+            if not is_known or len(self._consumers.get(model.name, ())) < len(subjects.CLASSES):
                 await self._serve(model)
         for name in self._served.keys() - {model.name for model in models}:
             del self._served[name]
-            await self._consumers.pop(name).stop()
+            for consumer in self._consumers.pop(name).values():
+                await consumer.stop()
         self._is_incomplete = False
         return [served.model for served in self._served.values()]
 
@@ -74,20 +75,25 @@ class Lanes:
             self.broken[model.name] = ModelState("failed", exc.message)
             return
         self._served[model.name] = Served(model, tokenizer)
-        if model.name not in self._consumers:
-            consumer = LaneConsumer(self._broker, subjects.lane(model.name), self._ack_wait_s, self._on_delivery)
-            await consumer.start()
-            self._consumers[model.name] = consumer
+        consumers = self._consumers.setdefault(model.name, {})
+        for klass in subjects.CLASSES:
+            if klass not in consumers:
+                lane = subjects.lane(model.name, klass)
+                consumer = LaneConsumer(self._broker, lane, self._ack_wait_s, self._on_delivery)
+                await consumer.start()
+                consumers[klass] = consumer
 
-    def want(self, count: int) -> None:
-        """Set the credit of every lane."""
-        for consumer in self._consumers.values():
-            consumer.want(count)
+    def want(self, klass: str, count: int) -> None:
+        """Set the credit of every lane of a class."""
+        for consumers in self._consumers.values():
+            if klass in consumers:
+                consumers[klass].want(count)
 
     async def stop(self) -> None:
         """Take nothing new from any lane."""
-        for consumer in self._consumers.values():
-            await consumer.stop()
+        for consumers in self._consumers.values():
+            for consumer in consumers.values():
+                await consumer.stop()
 
 
 def _fits(model: Model, device: str) -> bool:

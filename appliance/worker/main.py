@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import os
 import time
+from dataclasses import replace
 
 from appliance import log
 from appliance.errors import ApplianceError, Internal, ModelNotFound, Quarantined, Unavailable
@@ -16,7 +17,7 @@ from appliance.wire.heartbeat import ModelState, WorkerBeat
 from appliance.wire.items import failure, unpack_cancels
 from appliance.wire.launch import Launch
 from appliance.worker import profile as profiles
-from appliance.worker.credit import CreditFacts, credit
+from appliance.worker.credit import credit
 from appliance.worker.dispatcher import Dispatcher, Finished
 from appliance.worker.intake import Intake
 from appliance.worker.job import Job, Piece
@@ -48,7 +49,7 @@ class Worker:
         self._limits = profile.limits
         self._residency = Residency(launch.device, profile.streams, config, self._on_models)
         self._dispatcher = Dispatcher(
-            self._residency, self._limits, self._answer, self._drop, self._set_aside, time.monotonic
+            self._residency, self._limits, config, self._answer, self._drop, self._set_aside, time.monotonic
         )
         self._intake = Intake(self._on_ready, self._on_refused, time.monotonic)
         self._lanes = Lanes(self._broker, config, launch.device, self._on_delivery)
@@ -56,7 +57,6 @@ class Worker:
         self._held: dict[str, list[Delivery]] = {}
         self._work = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._mean_inputs, self._mean_tokens = 1.0, 16.0
         self._state = "starting"
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -104,7 +104,6 @@ class Worker:
             self._held[item.item_id].append(delivery)
         else:
             self._held[item.item_id] = [delivery]
-            self._mean_inputs += 0.05 * (len(item.inputs) - self._mean_inputs)
             self._leases.mark(delivery.ack_subject, True)
             self._intake.accept(delivery, served)
 
@@ -113,7 +112,6 @@ class Worker:
         if job.delivery.item.item_id in self._cancelled:  # while it was tokenised in a thread
             self._drop(job.delivery)
             return
-        self._mean_tokens += 0.05 * (sum(job.tokens) - self._mean_tokens)
         self._dispatcher.add(job, pieces)
         self._work.set()
 
@@ -155,12 +153,8 @@ class Worker:
             await self._work.wait()
             self._work.clear()
             self._dispatcher.pump()
-            wanted = credit(self._credit_facts(), self._limits, self._config.worker.batches_ahead)
-            self._lanes.want(wanted)
-
-    def _credit_facts(self) -> CreditFacts:
-        dispatcher = self._dispatcher
-        return CreditFacts(dispatcher.held_pieces, dispatcher.held_tokens, self._mean_inputs, self._mean_tokens)
+            for klass, holding in self._dispatcher.holding.items():
+                self._lanes.want(klass, credit(holding, self._limits, self._config.worker.batches_ahead))
 
     async def _renew(self) -> None:
         """Keep the leases of what is held: a third of the time to redelivery, so that one lost renewal is no loss."""
@@ -184,7 +178,17 @@ class Worker:
         self._work.set()
 
     def _models(self) -> dict[str, ModelState]:
-        return {**self._residency.states(), **self._lanes.broken}
+        states = {**self._residency.states(), **self._lanes.broken}
+        return {name: self._paced(name, state) for name, state in states.items()}
+
+    def _paced(self, name: str, state: ModelState) -> ModelState:
+        pace = self._dispatcher.paces[name]
+        batches = 1 + self._config.worker.batches_ahead
+        return replace(
+            state,
+            seconds_per_cost=pace.seconds_per_cost(self._limits),
+            appetite=batches * pace.full_cost(self._limits),
+        )
 
     def _on_models(self) -> None:
         """A model became ready or failed: tell the daemon, and look again at what waits."""

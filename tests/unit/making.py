@@ -9,6 +9,7 @@ from pathlib import Path
 from appliance.models.model import EmbedSettings, FakeSettings, Limits, Model
 from appliance.models.tokenizer import WordTokenizer
 from appliance.wire.items import Options, WorkItem
+from appliance.wire.subjects import INTERACTIVE
 from appliance.worker.intake import Served
 from appliance.worker.job import Job, Key, Piece
 from appliance.workqueue.consumer import Delivery
@@ -48,9 +49,15 @@ def delivery(work: WorkItem | None = None, epoch: int = 0, delivered: int = 1) -
     return Delivery(work, f"$JS.ACK.{work.item_id}", epoch, delivered, 0.0)
 
 
-def pieces(lengths: Sequence[int], model_id: str = "fake", item_id: str = "g.1.0", arrived: float = 0.0) -> list[Piece]:
+def pieces(
+    lengths: Sequence[int],
+    model_id: str = "fake",
+    item_id: str = "g.1.0",
+    arrived: float = 0.0,
+    klass: str = INTERACTIVE,
+) -> list[Piece]:
     """Return the pieces of one job, of the given lengths, arriving one millisecond after the other."""
     one = delivery(item(*(["text"] * len(lengths)), item_id=item_id, model_id=model_id))
-    key = Key(model_id, "embed", "", ())
+    key = Key(model_id, "embed", "", (), klass)
     job = Job(one, key, "sha256:1", list(lengths), [], math.inf, [b""] * len(lengths), len(lengths))
     return [Piece(job, index, list(range(length)), arrived + index / 1e3) for index, length in enumerate(lengths)]

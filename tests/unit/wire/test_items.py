@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from appliance.errors import BY_CODE, ApplianceError, InputTooLong, Internal
 from appliance.wire import items
 from appliance.wire.items import WorkItem, WorkResult
+from appliance.wire.subjects import CLASSES, INTERACTIVE
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 IDS = st.lists(st.integers(0, 2**31 - 1), max_size=5)
@@ -23,6 +24,8 @@ ITEMS = st.builds(
     st.lists(TEXT | IDS, max_size=5),
     st.booleans(),
     st.integers(0, 2**40),
+    st.integers(0, 2**40),
+    st.sampled_from(CLASSES),
 )
 RESULTS = st.builds(
     WorkResult,
@@ -51,6 +54,12 @@ def test_results_round_trip(results: list[WorkResult]) -> None:
 def test_fields_of_a_newer_version_are_ignored(item: WorkItem, extra: list[int | str]) -> None:
     fields = msgpack.unpackb(items.pack_item(item))
     assert items.unpack_item(msgpack.packb([*fields, *extra])) == item
+
+
+@given(ITEMS)
+def test_an_item_of_an_older_version_is_interactive_and_tells_no_cost(item: WorkItem) -> None:
+    older = msgpack.packb(msgpack.unpackb(items.pack_item(item))[:10])
+    assert items.unpack_item(older) == item._replace(cost=0, klass=INTERACTIVE)
 
 
 @given(RESULTS, st.lists(TEXT, min_size=1, max_size=3))

@@ -5,8 +5,10 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import cast
 
+from appliance.config import Config
 from appliance.errors import EngineFailed, InputTooLong
 from appliance.wire.items import WorkResult
+from appliance.wire.subjects import BULK, INTERACTIVE
 from appliance.worker.batcher import Batch, Limits
 from appliance.worker.dispatcher import Dispatcher, Finished
 from appliance.worker.residency import Residency
@@ -30,8 +32,11 @@ class Bench:
         self.set_aside: dict[str, int] = {}
         self.now = 0.0
         self.dispatcher = Dispatcher(
-            cast(Residency, self.residency), LIMITS, self._answer, self._drop, self._set_aside, lambda: self.now
+            cast(Residency, self.residency), LIMITS, Config(), self._answer, self._drop, self._set_aside, self._clock
         )
+
+    def _clock(self) -> float:
+        return self.now
 
     def _drop(self, one: Delivery) -> None:
         self.dropped.append(one.item.item_id)
@@ -45,8 +50,15 @@ class Bench:
                 self.twice.append(one.item.item_id)
             self.answers[one.item.item_id] = result
 
-    def add(self, item_id: str, lengths: list[int], model_id: str = "fake", expires_at: float = math.inf) -> None:
-        made = pieces(lengths, model_id, item_id)
+    def add(
+        self,
+        item_id: str,
+        lengths: list[int],
+        model_id: str = "fake",
+        expires_at: float = math.inf,
+        klass: str = INTERACTIVE,
+    ) -> None:
+        made = pieces(lengths, model_id, item_id, klass=klass)
         made[0].job.expires_at = expires_at
         self.dispatcher.add(made[0].job, made)
 
@@ -81,7 +93,7 @@ def test_each_item_gets_its_own_outputs_in_order() -> None:
             f"i{n}": [f"i{n}/{index}".encode() for index in range(3)] for n in range(6)
         }
         assert bench.dispatcher.is_idle
-        assert bench.dispatcher.held_tokens == 0
+        assert all(not holding.tokens for holding in bench.dispatcher.holding.values())
 
     run(scenario)
 
@@ -194,7 +206,7 @@ def test_what_expires_while_it_waits_is_dropped_and_never_run() -> None:
         assert bench.dropped == ["late"]
         assert sorted(bench.answers) == ["in time", "running"]
         assert bench.dispatcher.is_idle
-        assert bench.dispatcher.held_tokens == 0
+        assert all(not holding.tokens for holding in bench.dispatcher.holding.values())
 
     run(scenario)
 
@@ -251,3 +263,37 @@ def test_the_parts_of_a_failed_batch_run_without_company() -> None:
 
 def names(batch: Batch) -> list[str]:
     return [piece.job.delivery.item.item_id for piece in batch.pieces]
+
+
+def test_a_person_overtakes_bulk_work_and_shares_no_batch_with_it() -> None:
+    async def scenario(bench: Bench) -> None:
+        for number in range(20):
+            bench.add(f"bulk{number}", [8], klass=BULK)
+        bench.dispatcher.pump()
+        bench.add("person", [8])
+        bench.engine.finish()
+        await wait.turn()
+        running, _ = bench.engine.batches[0]
+        assert [piece.job.delivery.item.item_id for piece in running.pieces] == ["person"]
+        await bench.finish_all()
+        assert len(bench.answers) == 21
+        assert bench.dispatcher.is_idle
+
+    run(scenario)
+
+
+def test_bulk_work_gets_its_share_beside_a_crowd() -> None:
+    async def scenario(bench: Bench) -> None:
+        for number in range(200):
+            bench.add(f"person{number}", [8])
+            bench.add(f"bulk{number}", [8], klass=BULK)
+        bench.dispatcher.pump()
+        classes = []
+        for _ in range(20):
+            batch, _ = bench.engine.batches[0]
+            classes.append(batch.key.klass)
+            bench.engine.finish()
+            await wait.turn()
+        assert classes.count(BULK) == 2  # a tenth, as the default says
+
+    run(scenario)
