@@ -60,6 +60,12 @@ class Server:
     max_body_bytes: int = _setting(
         8 * MIB, "Largest request body; above it the answer is 413.", low=1024, high=1024 * MIB
     )
+    max_waiting_bytes: int = _setting(
+        256 * MIB,
+        "Request bodies that one gateway holds at once; the next request gets 429.",
+        low=MIB,
+        high=64 * 1024 * MIB,
+    )
     max_inputs: int = _setting(2048, "Most inputs in one request.", low=1, high=100_000)
 
 
@@ -80,6 +86,12 @@ class Queue:
         2048, "An input list is cut into items of about this many tokens.", low=16, high=1_000_000
     )
     item_inputs: int = _setting(32, "Most inputs in one item.", low=1, high=1024)
+    longest_wait_s: float = _setting(
+        10.0,
+        "Interactive requests that would wait longer than this, or than their time allows, are refused with 429.",
+        low=0.1,
+        high=3600,
+    )
     ack_wait_s: float = _setting(
         5.0, "A held item whose worker stops renewing it goes back to the queue after this long.", low=1, high=300
     )

@@ -90,6 +90,12 @@ class OperationNotSupported(BadRequest):
     code = "operation_not_supported"
 
 
+class IdempotencyMismatch(ApplianceError):
+    """The Idempotency-Key came with another body before."""
+
+    code = "idempotency_mismatch"
+
+
 class ModelNotFound(ApplianceError):
     """No model of that name is in the catalogue."""
 

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from appliance.config import Queue
 from appliance.errors import ApplianceError, DeadlineExceeded
+from appliance.gateway.admission import Admission
+from appliance.gateway.terms import Terms
 from appliance.models.catalog import Model
 from appliance.wire import subjects
 from appliance.wire.items import Options, WorkItem, WorkResult, cost_of
-from appliance.workqueue.publisher import Held, Publisher
+from appliance.workqueue.held import Held
+from appliance.workqueue.publisher import Publisher
 
 Input = str | list[int]
 
 
 class Question(NamedTuple):
-    """What one request asks of one model."""
+    """What one request asks of one model. `terms` are its caller's."""
 
     model: Model
     operation: str
     options: Options
     inputs: list[Input]
-    timeout_s: float
+    terms: Terms
     truncate: bool = False
 
 
@@ -39,8 +42,9 @@ class Answer(NamedTuple):
 class Asker:
     """Asks questions through the queue."""
 
-    def __init__(self, publisher: Publisher, queue: Queue, gateway_id: str) -> None:
+    def __init__(self, publisher: Publisher, admission: Admission, queue: Queue, gateway_id: str) -> None:
         self._publisher = publisher
+        self._admission = admission
         self._queue = queue
         self._gateway_id = gateway_id
         self._numbers = itertools.count(1)
@@ -50,16 +54,18 @@ class Asker:
 
         Cancelled when the caller hangs up; what is still held then is abandoned.
         """
-        lane = subjects.lane(question.model.name)
+        terms = question.terms
+        lane = subjects.lane(question.model.name, terms.klass)
+        chunks = list(cut(question.inputs, self._queue.item_tokens, self._queue.item_inputs))
+        total = sum(chunk.cost for chunk in chunks)
+        self._admission.admit(lane, terms.klass, terms.key, total, terms.timeout_s, terms.body)
         request_number = next(self._numbers)
-        starts = [0]
-        if len(question.inputs) > 1:
-            starts = list(cut(question.inputs, self._queue.item_tokens, self._queue.item_inputs))
+        starts = [chunk.start for chunk in chunks]
         held: list[Held] = []
-        timer = asyncio.get_running_loop().call_later(question.timeout_s, self._expire, held, question.timeout_s)
+        timer = asyncio.get_running_loop().call_later(terms.timeout_s, self._expire, held, terms.timeout_s)
         try:
-            for start, end in zip(starts, [*starts[1:], len(question.inputs)], strict=True):
-                held.append(self._publisher.submit(lane, self._item(question, request_number, start, end)))
+            for chunk in chunks:
+                held.append(self._publisher.submit(lane, terms.key, self._item(question, request_number, chunk)))
             results = [_checked(await one.answer, question, start) for one, start in zip(held, starts, strict=True)]
         finally:
             timer.cancel()
@@ -69,17 +75,19 @@ class Asker:
                     one.answer.exception()  # seen: only the first error is told
         return _joined(results, starts)
 
-    def _item(self, question: Question, number: int, start: int, end: int) -> WorkItem:
+    def _item(self, question: Question, number: int, chunk: Chunk) -> WorkItem:
         return WorkItem(
-            item_id=f"{self._gateway_id}.{number}.{start}",
+            item_id=f"{self._gateway_id}.{number}.{chunk.start}",
             gateway_id=self._gateway_id,
             model_id=question.model.name,
             operation=question.operation,
             options=question.options,
             lora="",
-            inputs=question.inputs if end - start == len(question.inputs) else question.inputs[start:end],
+            inputs=chunk.inputs,
             truncate=question.truncate,
-            remaining_ms=int(question.timeout_s * 1000),
+            remaining_ms=int(question.terms.timeout_s * 1000),
+            cost=chunk.cost,
+            klass=question.terms.klass,
         )
 
     def _expire(self, held: list[Held], timeout_s: float) -> None:
@@ -89,15 +97,27 @@ class Asker:
                 one.answer.set_exception(error)
 
 
-def cut(inputs: Sequence[Input], item_tokens: int, item_inputs: int) -> Iterator[int]:
-    """Yield the index at which each item starts: items of about `item_tokens` and at most `item_inputs` inputs."""
-    tokens, count = 0, 0
+class Chunk(NamedTuple):
+    """Inputs that travel as one item: where they start in the request, and what they cost together."""
+
+    start: int
+    inputs: list[Input]
+    cost: int
+
+
+def cut(inputs: list[Input], item_tokens: int, item_inputs: int) -> Iterator[Chunk]:
+    """Cut a list into chunks of about `item_tokens` and at most `item_inputs` inputs."""
+    if len(inputs) == 1:
+        yield Chunk(0, inputs, cost_of(inputs[0]))
+        return
+    start, cost = 0, 0
     for index, one in enumerate(inputs):
         size = cost_of(one)
-        if not index or count == item_inputs or tokens + size > item_tokens:
-            yield index
-            tokens, count = 0, 0
-        tokens, count = tokens + size, count + 1
+        if index > start and (index - start == item_inputs or cost + size > item_tokens):
+            yield Chunk(start, inputs[start:index], cost)
+            start, cost = index, 0
+        cost += size
+    yield Chunk(start, inputs[start:], cost)
 
 
 def _checked(result: WorkResult, question: Question, start: int) -> WorkResult:

@@ -8,13 +8,31 @@ from typing import Any
 import orjson
 from aiohttp import hdrs, web
 
-from appliance.errors import BadRequest, TooSlow, UnsupportedMedia
+from appliance.errors import BadRequest, Overloaded, TooSlow, UnsupportedMedia
+from appliance.gateway.note import NOTE, Note
 
 Fields = dict[str, Any]
 
 
-async def read_json(request: web.Request, timeout_s: float) -> Fields:
-    """Return the JSON object in the body. Raises UnsupportedMedia, BadRequest, TooSlow; aiohttp raises on a large one.
+class Room:
+    """Bytes of request bodies that may be here at once, from their arrival to their answer."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.taken = 0
+        self._limit_bytes = limit_bytes
+
+    def take(self, note: Note, size: int) -> None:
+        """Count a body until its request ends. Raises Overloaded where there are too many already."""
+        if self.taken + size > self._limit_bytes:
+            raise Overloaded(f"Requests of {self.taken >> 20} MiB are being worked on. Try again in a moment.")
+        self.taken += size
+        note.body_bytes += size
+
+
+async def read_json(request: web.Request, timeout_s: float, room: Room) -> tuple[bytes, Fields]:
+    """Return the body and the JSON object in it.
+
+    Raises UnsupportedMedia, BadRequest, TooSlow, Overloaded; aiohttp raises on a large one.
 
     The content type must say JSON, since a browser sends any other one across sites without asking first.
     """
@@ -23,12 +41,13 @@ async def read_json(request: web.Request, timeout_s: float) -> Fields:
     if request.headers.get(hdrs.CONTENT_ENCODING, "identity") != "identity":
         raise UnsupportedMedia("Compressed request bodies are not accepted. Send the body without Content-Encoding.")
     try:
-        fields = orjson.loads(await _read(request, timeout_s))
+        body = await _read(request, timeout_s, room)
+        fields = orjson.loads(body)
     except orjson.JSONDecodeError as exc:
         raise BadRequest(f"The body is not valid JSON in UTF-8: {exc}.") from None
     if not isinstance(fields, dict):
         raise BadRequest(f"The body must be a JSON object, not {kind_of(fields)}.")
-    return fields
+    return body, fields
 
 
 def _check_type(request: web.Request) -> None:
@@ -38,12 +57,16 @@ def _check_type(request: web.Request) -> None:
         raise UnsupportedMedia(f"Expected the header Content-Type: application/json, found {found}.")
 
 
-async def _read(request: web.Request, timeout_s: float) -> bytes:
+async def _read(request: web.Request, timeout_s: float, room: Room) -> bytes:
     """Return the body, which is nearly always there with the head; else wait for it, not for ever."""
+    note: Note = request[NOTE]
     if request.content.is_eof():
+        room.take(note, request.content.total_bytes)
         if request.content.total_bytes <= request.client_max_size:
             return request.content.read_nowait()  # all of it: without the loop that would wait for more
         return await request.read()
+    length = request.content_length
+    room.take(note, min(request.client_max_size, request.client_max_size if length is None else length))
     try:
         return await asyncio.wait_for(request.read(), timeout_s)
     except asyncio.TimeoutError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from appliance.errors import Unavailable
 from appliance.models.catalog import Catalog
@@ -13,6 +13,13 @@ from appliance.wire import heartbeat
 from appliance.wire.heartbeat import DaemonBeat, WorkerBeat
 
 _FORGET_AFTER_S = 60.0
+
+
+class Pace(NamedTuple):
+    """What a model's workers do together: seconds for a unit of cost, and the cost that they hold at most."""
+
+    seconds_per_cost: float
+    appetite: float
 
 
 class Fleet:
@@ -24,7 +31,7 @@ class Fleet:
         self._daemon: DaemonBeat | None = None
         self._unusable: dict[str, str] = {}
 
-    def on_beat(self, subject: str, reply: str, data: bytes, headers: bytes) -> None:
+    def on_beat(self, data: bytes) -> None:
         beat = heartbeat.unpack(data)
         if isinstance(beat, DaemonBeat):
             self._daemon = beat
@@ -42,6 +49,12 @@ class Fleet:
             states = [beat.models[name] for beat in fresh if name in beat.models]
             if all(state.state == "failed" for state in states):
                 yield name, states[0].reason
+
+    def pace(self, name: str) -> Pace:
+        """Return what the workers that hold a model can do together; zeros where none has told yet."""
+        fresh = [beat.models[name] for beat, is_fresh in self.workers() if is_fresh and name in beat.models]
+        speed = sum(1 / state.seconds_per_cost for state in fresh if state.seconds_per_cost)
+        return Pace(1 / speed if speed else 0.0, sum(state.appetite for state in fresh))
 
     def require_usable(self, name: str) -> None:
         """Raise Unavailable for a model that no worker could load: its requests would wait for nothing."""

@@ -14,9 +14,12 @@ from aiohttp.typedefs import Handler
 
 from appliance import log, metrics
 from appliance.errors import ModelNotFound
+from appliance.gateway.admission import Admission
 from appliance.gateway.asking import Asker
+from appliance.gateway.body import Room
 from appliance.gateway.connections import Connections
 from appliance.gateway.fleet import Fleet
+from appliance.gateway.joining import Joining
 from appliance.gateway.noted import Noting
 from appliance.gateway.openai import OpenAI
 from appliance.gateway.ops import Ops
@@ -43,7 +46,9 @@ class Gateway:
         self._publisher = Publisher(self._broker, config.queue, self._gateway_id, time.monotonic)
         self._catalog = Catalog(config.models_dir)
         self._fleet = Fleet(self._catalog)
-        self._noting = Noting(config.server.max_body_bytes, config.log.requests)
+        self._room = Room(config.server.max_waiting_bytes)
+        self._noting = Noting(self._room, config.server.max_body_bytes, config.log.requests)
+        self._admission = Admission(self._publisher.windows, self._fleet, config, time.monotonic)
         metrics.REGISTRY.register(
             metrics.WorkerCollector(lambda: [(b.worker_id, b.counters, b.held_items) for b, _ in self._fleet.workers()])
         )
@@ -53,7 +58,7 @@ class Gateway:
         self._catalog.scan()
         await self._broker.start()
         await self._publisher.start()
-        await self._broker.listen(subjects.HEARTBEATS, self._fleet.on_beat)
+        await self._broker.listen(subjects.HEARTBEATS, self._on_beat)
         runner = await self._listen()
         self._control.report("ready")
         watcher = asyncio.create_task(self._watch_catalog())
@@ -61,7 +66,7 @@ class Gateway:
         await stop.wait()
         self._noting.is_draining = True
         _log.info("gateway", gateway=self._gateway_id, state="draining", in_flight=self._noting.in_flight)
-        while self._noting.in_flight:
+        while self._noting.in_flight or self._publisher.held:
             await asyncio.sleep(0.02)
         self._acceptor.close()
         for task in (watcher, sweeper):
@@ -72,9 +77,9 @@ class Gateway:
 
     async def _listen(self) -> web.AppRunner:
         server = self._launch.config.server
-        asker = Asker(self._publisher, self._launch.config.queue, self._gateway_id)
+        asker = Asker(self._publisher, self._admission, self._launch.config.queue, self._gateway_id)
         app = web.Application(middlewares=[self._noting.middleware()], client_max_size=server.max_body_bytes)
-        openai = OpenAI(self._catalog, self._fleet, asker, server)
+        openai = OpenAI(self._catalog, self._fleet, Joining(asker), self._room, server)
         app.add_routes(openai.routes())
         app.add_routes(Ops(self._fleet, self._broker, self._publisher, self._noting).routes())
         # A handler is cancelled when its client hangs up: work whose caller is gone is not run.
@@ -96,6 +101,10 @@ class Gateway:
             self._connections.protocol, sock=listener, backlog=1024
         )
         return runner
+
+    def _on_beat(self, subject: str, reply: str, data: bytes, headers: bytes) -> None:
+        self._fleet.on_beat(data)
+        self._admission.follow(self._catalog.models)
 
     async def _watch_catalog(self) -> None:
         while True:

@@ -6,7 +6,6 @@ import asyncio
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from random import getrandbits
 
 from aiohttp import web
@@ -14,32 +13,22 @@ from aiohttp.typedefs import Handler, Middleware
 
 from appliance import log, metrics
 from appliance.errors import ApplianceError, Internal, Unavailable
+from appliance.gateway.body import Room
+from appliance.gateway.note import NOTE, Note
 from appliance.gateway.render import CLIENT_GONE, error_response, http_error_response
 
 _log = log.Logger("gateway")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _QUIET = {"/healthz", "/readyz", "/metrics"}
 
-NOTE = "note"
-
-
-@dataclass(slots=True)
-class Note:
-    """What a handler leaves for the log line: never content."""
-
-    request_id: str
-    model: str = ""
-    inputs: int = 0
-    tokens: int = 0
-    error: str = ""
-
 
 class Noting:
     """The one middleware. While `is_draining`, new requests are refused."""
 
-    def __init__(self, max_body_bytes: int, write_lines: bool) -> None:
+    def __init__(self, room: Room, max_body_bytes: int, write_lines: bool) -> None:
         self.is_draining = False
         self.in_flight = 0
+        self._room = room
         self._max_body_bytes = max_body_bytes
         self._write_lines = write_lines
 
@@ -83,6 +72,7 @@ class Noting:
             response = self._refusal(exc, note)
         finally:
             self.in_flight -= 1
+            self._room.taken -= note.body_bytes
         response.headers["X-Request-Id"] = note.request_id
         if self.is_draining:
             response.force_close()  # a client that keeps its connection would meet a reset at its next request

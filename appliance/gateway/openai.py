@@ -13,12 +13,13 @@ from aiohttp.typedefs import Handler
 
 from appliance.config import Server
 from appliance.errors import BadRequest, ModelNotFound, OperationNotSupported
-from appliance.gateway.asking import Answer, Asker, Input, Question
-from appliance.gateway.body import Fields, kind_of, read_json
-from appliance.gateway.deadline import timeout_of
+from appliance.gateway.asking import Answer, Input, Question
+from appliance.gateway.body import Fields, Room, kind_of, read_json
 from appliance.gateway.fleet import Fleet
-from appliance.gateway.noted import NOTE, Note
+from appliance.gateway.joining import Joining
+from appliance.gateway.note import NOTE, Note
 from appliance.gateway.render import json_response
+from appliance.gateway.terms import Terms, terms_of
 from appliance.models.catalog import Catalog, Model
 
 MAX_TRUNCATED_LISTED = 100
@@ -27,10 +28,11 @@ MAX_TRUNCATED_LISTED = 100
 class OpenAI:
     """The handlers. Limits and timeouts are the server's settings."""
 
-    def __init__(self, catalog: Catalog, fleet: Fleet, asker: Asker, server: Server) -> None:
+    def __init__(self, catalog: Catalog, fleet: Fleet, joining: Joining, room: Room, server: Server) -> None:
         self._catalog = catalog
         self._fleet = fleet
-        self._asker = asker
+        self._joining = joining
+        self._room = room
         self._server = server
 
     def posted(self) -> dict[str, Handler]:
@@ -46,15 +48,14 @@ class OpenAI:
 
     async def embeddings(self, request: web.Request) -> web.Response:
         """Embed strings or token arrays. Unknown fields are ignored, as OpenAI's own servers do."""
-        fields = await read_json(request, self._server.body_timeout_s)
-        timeout_s = timeout_of(request.headers, self._server.request_timeout_s, self._server.longest_timeout_s)
-        question, encode = self._question(fields, timeout_s)
-        answer = await self._asker.ask(question)
+        body, fields = await read_json(request, self._server.body_timeout_s, self._room)
+        question, encode = self._question(fields, terms_of(request, body, self._server))
+        answer = await self._joining.ask(question)
         note: Note = request[NOTE]
         note.model, note.inputs, note.tokens = question.model.name, len(answer.outputs), sum(answer.tokens)
         return _embeddings(question.model.name, answer, note.tokens, encode)
 
-    def _question(self, fields: Fields, timeout_s: float) -> tuple[Question, Callable[[bytes], Any]]:
+    def _question(self, fields: Fields, terms: Terms) -> tuple[Question, Callable[[bytes], Any]]:
         model = self._model(fields.get("model"))
         if "embed" not in model.operations or model.embed is None:
             raise OperationNotSupported(
@@ -67,7 +68,7 @@ class OpenAI:
         truncate = fields.get("truncate", False)
         if not isinstance(truncate, bool):
             raise BadRequest(f"truncate must be true or false, not {kind_of(truncate)}.", param="truncate")
-        return Question(model, "embed", options, inputs, timeout_s, truncate), _encoding(fields.get("encoding_format"))
+        return Question(model, "embed", options, inputs, terms, truncate), _encoding(fields.get("encoding_format"))
 
     def _model(self, name: Any) -> Model:
         if not isinstance(name, str):

@@ -21,6 +21,7 @@ _STATUS: dict[type[ApplianceError], int] = {
     errors.Unavailable: 503,
     errors.DeadlineExceeded: 504,
     errors.Quarantined: 422,
+    errors.IdempotencyMismatch: 422,
     errors.EngineFailed: 500,
     ApplianceError: 500,
 }

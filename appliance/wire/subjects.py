@@ -31,6 +31,10 @@ def lane(model_id: str, klass: str = INTERACTIVE) -> str:
     return f"{klass}-{_token(model_id)}"
 
 
+def is_bulk(lane_name: str) -> bool:
+    return lane_name.startswith(f"{BULK}-")
+
+
 def lane_subject(lane_name: str, stream: str = LIVE) -> str:
     return f"{stream}.{lane_name}"
 

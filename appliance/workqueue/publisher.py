@@ -9,14 +9,15 @@ import asyncio
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from appliance import log
 from appliance.config import Queue
 from appliance.errors import ApplianceError, BodyTooLarge, Overloaded, Unavailable
 from appliance.wire import items, subjects
-from appliance.wire.items import WorkItem, WorkResult
+from appliance.wire.items import WorkItem
 from appliance.workqueue.broker import Broker
+from appliance.workqueue.held import Held
+from appliance.workqueue.windows import Windows
 
 _log = log.Logger("publisher")
 
@@ -29,20 +30,6 @@ _FULL = {10077, 10023, 10047, 10122}
 """JetStream error codes: messages per subject, insufficient resources, memory exceeded, bytes exceeded."""
 
 
-@dataclass(slots=True)
-class Held:
-    """An item whose caller waits: all that is needed to send it again."""
-
-    item_id: str
-    subject: str
-    payload: bytes
-    answer: asyncio.Future[WorkResult]
-    sent_at: float = 0.0
-    number: int = 0
-    sequence: int = 0
-    """The broker's number for it once it is confirmed, 0 before: to delete it by, should its caller go."""
-
-
 class Publisher:
     """Publishes items and resolves their futures. Publishes are pipelined: nobody waits for an ack in line."""
 
@@ -52,6 +39,7 @@ class Publisher:
         self._clock = clock
         self._gateway_id = gateway_id
         self._acks = f"{broker.inbox}.a."
+        self.windows = Windows(self._send_first)
         self._held: dict[str, Held] = {}
         self._unacked: dict[int, Held] = {}  # in the order of sending, so the oldest is first
         self._next_number = 0
@@ -82,25 +70,33 @@ class Publisher:
     def held(self) -> int:
         return len(self._held)
 
-    def submit(self, lane: str, item: WorkItem) -> Held:
-        """Publish an item; `answer` of what is returned resolves to its WorkResult, or raises our errors.
+    def submit(self, lane: str, key: str, item: WorkItem) -> Held:
+        """Publish an item as soon as it is its key's turn.
 
-        Raises BodyTooLarge when the packed item is over what the broker takes.
+        `answer` of what is returned resolves to its WorkResult, or raises our errors: BodyTooLarge when the packed
+        item is over what the broker takes, Overloaded, Unavailable.
         """
-        payload = items.pack_item(item)
-        if len(payload) > MAX_PAYLOAD_BYTES - 1024:
-            raise BodyTooLarge(
-                f"One input is too large: {len(payload)} bytes; the limit is {MAX_PAYLOAD_BYTES - 1024}."
-            )
-        held = Held(item.item_id, subjects.lane_subject(lane), payload, asyncio.get_running_loop().create_future())
+        expires_at = self._clock() + item.remaining_ms / 1e3
+        held = Held(item, lane, key, expires_at, asyncio.get_running_loop().create_future())
         self._held[item.item_id] = held
-        self._send(held)
+        self.windows.enter(held)
         return held
+
+    def _send_first(self, held: Held) -> None:
+        """Send what has its turn now: the time that it waited is missing to the workers."""
+        remaining_ms = max(0, int((held.expires_at - self._clock()) * 1e3))
+        held.payload = items.pack_item(held.item._replace(remaining_ms=remaining_ms))
+        if len(held.payload) > MAX_PAYLOAD_BYTES - 1024:
+            size = len(held.payload)
+            self._fail(
+                held, BodyTooLarge(f"One input is too large: {size} bytes; the limit is {MAX_PAYLOAD_BYTES - 1024}.")
+            )
+            return
+        self._send(held)
 
     def fail_lane(self, lane: str, error: ApplianceError) -> None:
         """End everything held for a lane that nobody works on any more: waiting for a deadline would tell nothing."""
-        subject = subjects.lane_subject(lane)
-        for held in [held for held in self._held.values() if held.subject == subject]:
+        for held in [held for held in self._held.values() if held.lane == lane]:
             self._unacked.pop(held.number, None)
             self._fail(held, error)
 
@@ -110,8 +106,10 @@ class Publisher:
             return
         held.answer.cancel()
         self.abandoned += 1
-        self._abandoned.append(held)
-        self._has_abandoned.set()
+        if held.payload:
+            self._abandoned.append(held)
+            self._has_abandoned.set()
+        self.windows.leave(held)
 
     async def _reap(self) -> None:
         """Take abandoned items out of the stream, and tell the workers, who may hold them: together, a moment later."""
@@ -137,7 +135,7 @@ class Publisher:
         self._unacked[held.number] = held
         try:
             self._broker.post(
-                held.subject,
+                subjects.lane_subject(held.lane),
                 held.payload,
                 f"{self._acks}{held.number}",
                 b"NATS/1.0\r\nNats-Msg-Id: %b\r\n\r\n" % held.item_id.encode(),
@@ -167,8 +165,11 @@ class Publisher:
             self._fail(held, Unavailable("The queue does not take work at the moment."))
 
     def _fail(self, held: Held, error: ApplianceError) -> None:
-        if self._held.pop(held.item_id, None) is not None and not held.answer.done():
+        if self._held.pop(held.item_id, None) is None:
+            return
+        if not held.answer.done():
             held.answer.set_exception(error)
+        self.windows.leave(held)
 
     def _on_results(self, subject: str, reply: str, data: bytes, headers: bytes) -> None:
         """Resolve a batch's results; the first answer wins. Then confirm, so that the worker may ack."""
@@ -180,6 +181,7 @@ class Publisher:
             self._unacked.pop(held.number, None)
             if not held.answer.done():
                 held.answer.set_result(result)
+            self.windows.leave(held)
         self._broker.post(reply, b"")
 
     async def _sweep(self) -> None:
@@ -209,8 +211,9 @@ class Publisher:
         """After a reconnection the server may be another one, with an empty memory: send all that is held again."""
         await self._broker.ensure_live(self._queue)
         for held in list(self._held.values()):
-            self.republished += 1
-            self._send(held)
+            if held.payload:  # the others still wait for their turn
+                self.republished += 1
+                self._send(held)
 
 
 def _sequence(ack: bytes) -> int:

@@ -21,7 +21,8 @@ from appliance.wire.launch import BrokerLogin
 from appliance.workqueue import replies
 from appliance.workqueue.broker import Broker
 from appliance.workqueue.consumer import Delivery, LaneConsumer, settle
-from appliance.workqueue.publisher import Held, Publisher
+from appliance.workqueue.held import Held
+from appliance.workqueue.publisher import Publisher
 from tests import wait
 from tests.unit.making import item
 
@@ -182,7 +183,7 @@ def test_an_item_goes_one_way_and_its_answer_the_other(tmp_path: Path) -> None:
     async def scene(made: Bench) -> None:
         publisher = await made.start_gateway()
         worker = await made.start_worker()
-        held = [publisher.submit(LANE, item(f"text {n}", item_id=f"g.{n}")) for n in range(5)]
+        held = [publisher.submit(LANE, "", item(f"text {n}", item_id=f"g.{n}")) for n in range(5)]
         deliveries = await made.got(5)
         assert [one.item.item_id for one in deliveries] == [f"g.{n}" for n in range(5)]
         assert {one.delivered for one in deliveries} == {1}
@@ -197,7 +198,7 @@ def test_what_is_given_back_comes_again_and_says_how_often(tmp_path: Path) -> No
     async def scene(made: Bench) -> None:
         publisher = await made.start_gateway()
         worker = await made.start_worker()
-        held = publisher.submit(LANE, item("text", item_id="g.1"))
+        held = publisher.submit(LANE, "", item("text", item_id="g.1"))
         (first,) = await made.got(1)
         settle(worker, [first], b"-NAK")
         second = (await made.got(2))[1]
@@ -213,7 +214,7 @@ def test_a_lease_that_is_not_renewed_runs_out_and_one_that_is_does_not(tmp_path:
         publisher = await made.start_gateway()
         worker = await made.start_worker()
         for name in ("g.kept", "g.lost"):
-            publisher.submit(LANE, item("text", item_id=name))
+            publisher.submit(LANE, "", item("text", item_id=name))
         kept, lost = await made.got(2)
 
         async def renewed() -> bool:
@@ -231,7 +232,7 @@ def test_an_answer_for_a_gateway_that_is_gone_is_dropped_and_its_item_acked(tmp_
     async def scene(made: Bench) -> None:
         publisher = await made.start_gateway("gone")
         worker = await made.start_worker()
-        publisher.submit(LANE, item("text", item_id="gone.1", gateway_id="gone"))
+        publisher.submit(LANE, "", item("text", item_id="gone.1", gateway_id="gone"))
         (delivery,) = await made.got(1)
         await publisher.stop()
         await made.brokers[0].stop()
@@ -251,11 +252,11 @@ async def messages(made: Bench) -> int:
 def test_a_full_lane_refuses_the_next_item_and_another_lane_does_not(tmp_path: Path) -> None:
     async def scene(made: Bench) -> None:
         publisher = await made.start_gateway()
-        held = [publisher.submit(LANE, item("text", item_id=f"g.{n}")) for n in range(QUEUE.max_items + 3)]
+        held = [publisher.submit(LANE, "", item("text", item_id=f"g.{n}")) for n in range(QUEUE.max_items + 3)]
         await wait.until_async(lambda: sum(one.answer.done() for one in held) == 3, SOON_S)
         assert [one.item_id for one in held if one.answer.done()] == [f"g.{QUEUE.max_items + n}" for n in range(3)]
         assert isinstance(held[-1].answer.exception(), Overloaded)
-        other = publisher.submit("interactive-other", item("text", item_id="g.other"))
+        other = publisher.submit("interactive-other", "", item("text", item_id="g.other"))
         await wait.until_async(lambda: other.sequence, SOON_S)
         for one in held[-3:]:
             one.answer.exception()
@@ -269,7 +270,7 @@ def test_a_full_lane_refuses_the_next_item_and_another_lane_does_not(tmp_path: P
 def test_what_a_broker_forgot_is_published_again_and_answered_once(tmp_path: Path) -> None:
     async def scene(made: Bench) -> None:
         publisher = await made.start_gateway()
-        held = [publisher.submit(LANE, item("text", item_id=f"g.{n}")) for n in range(5)]
+        held = [publisher.submit(LANE, "", item("text", item_id=f"g.{n}")) for n in range(5)]
         await wait.until_async(lambda: all(one.sequence for one in held), SOON_S)
         await made.restart()
         await wait.until_async(lambda: publisher.republished >= 5 and all(one.sequence for one in held), SOON_S)
@@ -286,7 +287,7 @@ def test_a_worker_that_held_items_over_the_broker_s_death_still_answers_them(tmp
     async def scene(made: Bench) -> None:
         publisher = await made.start_gateway()
         worker = await made.start_worker()
-        held = publisher.submit(LANE, item("text", item_id="g.1"))
+        held = publisher.submit(LANE, "", item("text", item_id="g.1"))
         (before,) = await made.got(1)
         await made.restart()
         after = (await made.got(2))[1]
@@ -307,7 +308,7 @@ def test_a_worker_s_credit_survives_the_broker_s_death(tmp_path: Path) -> None:
         await made.start_worker()
         await made.restart()
         await wait.until_async(lambda: all(broker.is_connected for broker in made.brokers), SOON_S)
-        publisher.submit(LANE, item("text", item_id="g.1"))
+        publisher.submit(LANE, "", item("text", item_id="g.1"))
         assert (await made.got(1))[0].item.item_id == "g.1"
 
     run(tmp_path, scene)
@@ -316,7 +317,7 @@ def test_a_worker_s_credit_survives_the_broker_s_death(tmp_path: Path) -> None:
 def test_an_item_sent_twice_under_its_id_is_delivered_once(tmp_path: Path) -> None:
     async def scene(made: Bench) -> None:
         publisher = await made.start_gateway()
-        held = publisher.submit(LANE, item("text", item_id="g.1"))
+        held = publisher.submit(LANE, "", item("text", item_id="g.1"))
         await wait.until_async(lambda: held.sequence == 1, SOON_S)
         publisher._send(held)
         await wait.until_async(lambda: held.sequence == 1, SOON_S)
@@ -333,7 +334,7 @@ def test_what_is_submitted_while_the_broker_is_away_arrives_when_it_is_back(tmp_
         await made.process.exited.wait()
         await wait.until_async(lambda: not any(broker.is_connected for broker in made.brokers), SOON_S)
         for number in range(3):
-            publisher.submit(LANE, item("text", item_id=f"g.{number}"))
+            publisher.submit(LANE, "", item("text", item_id=f"g.{number}"))
         made.process = made.server.process()
         await start(made.process)
         deliveries = await made.got(3)

@@ -39,9 +39,10 @@ def item(
     model_id: str = "fake",
     truncate: bool = False,
     options: Options = (),
+    cost: int = 0,
 ) -> WorkItem:
     chosen: list[str | list[int]] = list(inputs) or ["text"]
-    return WorkItem(item_id, gateway_id, model_id, "embed", options, "", chosen, truncate, 60_000)
+    return WorkItem(item_id, gateway_id, model_id, "embed", options, "", chosen, truncate, 60_000, cost)
 
 
 def delivery(work: WorkItem | None = None, epoch: int = 0, delivered: int = 1) -> Delivery:

@@ -36,6 +36,7 @@ def test_codes_stay_as_clients_know_them() -> None:
         "unsupported_media_type",
         "body_too_large",
         "input_too_long",
+        "idempotency_mismatch",
         "operation_not_supported",
         "model_not_found",
         "overloaded",

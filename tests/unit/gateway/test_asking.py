@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -10,25 +11,31 @@ from hypothesis import strategies as st
 
 from appliance.config import Queue
 from appliance.errors import ApplianceError, DeadlineExceeded, InputTooLong, NotFinite
+from appliance.gateway.admission import Admission
 from appliance.gateway.asking import Answer, Asker, Input, Question, cut
-from appliance.wire.items import WorkItem, WorkResult, failure
-from appliance.workqueue.publisher import Held, Publisher
+from appliance.gateway.terms import Terms
+from appliance.wire.items import WorkItem, WorkResult, cost_of, failure
+from appliance.wire.subjects import INTERACTIVE
+from appliance.workqueue.held import Held
+from appliance.workqueue.publisher import Publisher
 from tests.unit.making import model
 
 TEXTS = st.lists(st.text(max_size=200) | st.lists(st.integers(0, 9), max_size=80), min_size=1, max_size=60)
+OPEN = cast(Admission, SimpleNamespace(admit=lambda *_: None))
 MODEL = model(content_hash="sha256:now")
 
 
 @given(TEXTS, st.integers(16, 200), st.integers(1, 8))
 def test_a_list_is_cut_into_items_within_both_limits(inputs: list[Input], tokens: int, count: int) -> None:
-    starts = list(cut(inputs, tokens, count))
-    assert starts[0] == 0
-    assert starts == sorted(set(starts))
-    for start, end in zip(starts, [*starts[1:], len(inputs)], strict=True):
-        chunk = inputs[start:end]
-        assert 1 <= len(chunk) <= count
-        sizes = [len(one) // 4 + 2 if isinstance(one, str) else len(one) for one in chunk]
-        assert sum(sizes) <= tokens or len(chunk) == 1
+    chunks = list(cut(inputs, tokens, count))
+    assert [one for chunk in chunks for one in chunk.inputs] == inputs
+    start = 0
+    for chunk in chunks:
+        assert chunk.start == start
+        start += len(chunk.inputs)
+        assert 1 <= len(chunk.inputs) <= count
+        assert chunk.cost == sum(cost_of(one) for one in chunk.inputs)
+        assert chunk.cost <= tokens or len(chunk.inputs) == 1
 
 
 class FakePublisher:
@@ -39,9 +46,9 @@ class FakePublisher:
         self.abandoned: list[str] = []
         self._script = script
 
-    def submit(self, lane: str, item: WorkItem) -> Held:
+    def submit(self, lane: str, key: str, item: WorkItem) -> Held:
         self.items.append(item)
-        held = Held(item.item_id, lane, b"", asyncio.get_running_loop().create_future())
+        held = Held(item, lane, key, 0.0, asyncio.get_running_loop().create_future())
         outcome = self._script(item)
         if isinstance(outcome, Exception):
             held.answer.set_exception(outcome)
@@ -62,8 +69,8 @@ def good(item: WorkItem) -> WorkResult:
 
 
 def ask(publisher: FakePublisher, inputs: list[Input], timeout_s: float = 30.0) -> Answer:
-    asker = Asker(cast(Publisher, publisher), Queue(item_inputs=3, item_tokens=1000), "g")
-    return asyncio.run(asker.ask(Question(MODEL, "embed", (), inputs, timeout_s)))
+    asker = Asker(cast(Publisher, publisher), OPEN, Queue(item_inputs=3, item_tokens=1000), "g")
+    return asyncio.run(asker.ask(Question(MODEL, "embed", (), inputs, Terms("", INTERACTIVE, timeout_s, b""))))
 
 
 def test_answers_come_in_the_order_of_the_inputs() -> None:
@@ -127,9 +134,11 @@ def test_an_answer_of_another_model_s_content_is_never_passed_on() -> None:
 def test_a_caller_who_hangs_up_leaves_nothing_held() -> None:
     async def scenario() -> None:
         publisher = FakePublisher(lambda item: None)
-        asker = Asker(cast(Publisher, publisher), Queue(item_inputs=1), "g")
+        asker = Asker(cast(Publisher, publisher), OPEN, Queue(item_inputs=1), "g")
         inputs: list[Input] = ["a", "b", "c"]
-        request = asyncio.ensure_future(asker.ask(Question(MODEL, "embed", (), inputs, 30.0)))
+        request = asyncio.ensure_future(
+            asker.ask(Question(MODEL, "embed", (), inputs, Terms("", INTERACTIVE, 30.0, b"")))
+        )
         await asyncio.wait([request], timeout=0.05)
         request.cancel()
         await asyncio.wait([request])

@@ -12,7 +12,8 @@ from appliance.errors import ApplianceError, BodyTooLarge, Overloaded, Unavailab
 from appliance.wire import items
 from appliance.wire.items import WorkResult
 from appliance.workqueue.broker import Broker
-from appliance.workqueue.publisher import MAX_PAYLOAD_BYTES, Held, Publisher
+from appliance.workqueue.held import Held
+from appliance.workqueue.publisher import MAX_PAYLOAD_BYTES, Publisher
 from tests import wait
 from tests.fakes import FakeBroker, FakeClock, FakeMessage, Published
 from tests.unit.making import item
@@ -34,7 +35,7 @@ class Bench:
         return [one for one in self.broker.published if one.subject.startswith("LIVE.")]
 
     async def submit(self, item_id: str = "g.1.0") -> Held:
-        return self.publisher.submit("lane", item("text", item_id=item_id))
+        return self.publisher.submit("lane", "", item("text", item_id=item_id))
 
     async def ack(self, published: Published, error: dict[str, object] | None = None) -> None:
         body = {"error": error} if error else {"stream": "LIVE", "seq": 1}
@@ -197,9 +198,41 @@ def test_an_abandoned_item_is_forgotten() -> None:
 
 def test_an_item_over_the_broker_s_limit_is_refused_before_it_is_sent() -> None:
     async def scenario(bench: Bench) -> None:
+        held = bench.publisher.submit("lane", "", item("x" * MAX_PAYLOAD_BYTES))
         with pytest.raises(BodyTooLarge):
-            bench.publisher.submit("lane", item("x" * MAX_PAYLOAD_BYTES))
+            await held.answer
         assert bench.sent == []
         assert bench.publisher.held == 0
+
+    run(scenario)
+
+
+def test_what_is_over_the_window_waits_for_an_answer_and_tells_less_time_then() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.publisher.windows.set("lane", 10.0, 0.0)
+        first = bench.publisher.submit("lane", "a", item("x", item_id="g.1.0", cost=10))
+        second = bench.publisher.submit("lane", "a", item("y", item_id="g.1.1", cost=10))
+        assert [items.unpack_item(one.data).item_id for one in bench.sent] == ["g.1.0"]
+        bench.clock.now += 5.0
+        await bench.answer("g.1.0")
+        assert (await first.answer).item_id == "g.1.0"
+        sent = items.unpack_item(bench.sent[-1].data)
+        assert (sent.item_id, sent.remaining_ms) == ("g.1.1", 55_000)
+        await bench.answer("g.1.1")
+        assert (await second.answer).item_id == "g.1.1"
+
+    run(scenario)
+
+
+def test_one_that_waits_for_its_turn_is_forgotten_without_a_word_to_the_broker() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.publisher.windows.set("lane", 10.0, 0.0)
+        bench.publisher.submit("lane", "a", item("x", item_id="g.1.0", cost=10))
+        bench.publisher.abandon(bench.publisher.submit("lane", "a", item("y", item_id="g.1.1", cost=10)))
+        await bench.answer("g.1.0")
+        await wait.turn(20)
+        assert len(bench.sent) == 1
+        assert bench.publisher.windows.lanes["lane"].waiting == 0
+        assert not [one for one in bench.broker.published if one.subject.startswith(("c.", "$JS.API"))]
 
     run(scenario)

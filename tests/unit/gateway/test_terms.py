@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from appliance.errors import BadRequest
-from appliance.gateway.deadline import timeout_of
+from appliance.gateway.terms import timeout_of
 
 
 @pytest.mark.parametrize(
