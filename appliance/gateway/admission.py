@@ -18,6 +18,8 @@ from appliance.workqueue.windows import Window, Windows
 
 _FOR_NEWCOMERS = 0.7
 """Part of the longest wait that newcomers may fill; the rest is for those who come back when they were told to."""
+_OF_CONNECTIONS = 0.9
+"""Part of the connections that may wait for answers: on the others people are told to come back."""
 _WINDOW = 1.5
 """Window over what the workers hold at most: so that there is always something for them to take next."""
 
@@ -25,7 +27,11 @@ _WINDOW = 1.5
 class Admission:
     """Lets in and refuses. A lane whose pace is not known yet lets everybody in, up to the hard limits."""
 
-    def __init__(self, windows: Windows, fleet: Fleet, config: Config, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, windows: Windows, fleet: Fleet, config: Config, in_flight: Callable[[], int], clock: Callable[[], float]
+    ) -> None:
+        self._in_flight = in_flight
+        self._most_in_flight = config.server.max_connections * _OF_CONNECTIONS
         self._windows = windows
         self._fleet = fleet
         self._longest_wait_s = config.queue.longest_wait_s
@@ -49,13 +55,14 @@ class Admission:
         work_s = cost * window.seconds_per_cost
         wait_s = self._wait_s(window, klass, key, cost)
         longest_s = timeout_s if klass == BULK else min(timeout_s, self._longest_wait_s)
-        if wait_s + work_s <= longest_s * _FOR_NEWCOMERS:
+        # Whatever is fuller: the time, or the connections on which callers wait.
+        full = max((wait_s + work_s) / longest_s, self._in_flight() / self._most_in_flight)
+        if full <= _FOR_NEWCOMERS:
             return
         fingerprint = hash((key, lane, body))
-        if self._promises.redeem(fingerprint) and wait_s + work_s <= longest_s:
+        if self._promises.redeem(fingerprint) and full <= 1:
             return
-        over_s = wait_s + work_s - longest_s * _FOR_NEWCOMERS
-        after_s = self._promises.give(lane, fingerprint, over_s, work_s)
+        after_s = self._promises.give(lane, fingerprint, wait_s * (full - _FOR_NEWCOMERS) / full, work_s)
         raise Overloaded(
             f"About {wait_s:.0f} s of work wait for this model, too much to answer in time. Try again in {after_s} s.",
             retry_after_s=after_s,

@@ -48,7 +48,9 @@ class Gateway:
         self._fleet = Fleet(self._catalog)
         self._room = Room(config.server.max_waiting_bytes)
         self._noting = Noting(self._room, config.server.max_body_bytes, config.log.requests)
-        self._admission = Admission(self._publisher.windows, self._fleet, config, time.monotonic)
+        self._admission = Admission(
+            self._publisher.windows, self._fleet, config, lambda: self._noting.in_flight, time.monotonic
+        )
         metrics.REGISTRY.register(
             metrics.WorkerCollector(lambda: [(b.worker_id, b.counters, b.held_items) for b, _ in self._fleet.workers()])
         )

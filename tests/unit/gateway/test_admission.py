@@ -34,9 +34,10 @@ class Door:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self._worked = 0
+        self.in_flight = 0
         self.sent: list[Held] = []
         self.windows = Windows(self.sent.append)
-        self.admission = Admission(self.windows, cast(Fleet, FakeFleet()), Config(), self.clock)
+        self.admission = Admission(self.windows, cast(Fleet, FakeFleet()), Config(), lambda: self.in_flight, self.clock)
         self.admission.follow([model("m")])
 
     def ask(self, key: str, body: str, cost: int = 50, timeout_s: float = 60.0, klass: str = INTERACTIVE) -> None:
@@ -105,6 +106,22 @@ def test_bulk_work_waits_as_long_as_it_may_and_is_not_in_a_person_s_way() -> Non
         door = Door()
         assert 80 <= door.let_in("import", 200, BULK) <= 90  # 42 s of work, the newcomers' part of a minute
         door.ask("import", "hello")
+
+    asyncio.run(scenario())
+
+
+def test_when_most_connections_wait_newcomers_are_told_to_come_back() -> None:
+    async def scenario() -> None:
+        door = Door()
+        door.ask("a", "first")
+        door.in_flight = int(1024 * 0.9 * 0.7) + 1
+        with pytest.raises(Overloaded) as caught:
+            door.ask("b", "second")
+        door.clock.now += caught.value.retry_after_s
+        door.ask("b", "second")
+        door.in_flight = 1000
+        with pytest.raises(Overloaded):
+            door.ask("c", "third")
 
     asyncio.run(scenario())
 
