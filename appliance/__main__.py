@@ -6,13 +6,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from appliance import config as configuration
-from appliance.cli import check_config, models, quarantine, run, status, version
+from appliance.cli import check_config, drain, models, quarantine, run, status, version
+from appliance.cli.configuration import SYSTEM_CONFIG, read_config
 from appliance.config import Config
 from appliance.errors import ApplianceError, ConfigError
 
 BAD_CONFIGURATION = 78
-SYSTEM_CONFIG = Path("/etc/appliance/config.toml")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -24,17 +23,9 @@ def parser() -> argparse.ArgumentParser:
     )
     common.add_argument("--data", metavar="DIR", help="data folder, instead of data.dir")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for group in (run, status, models, quarantine, check_config, version):
+    for group in (run, drain, status, models, quarantine, check_config, version):
         group.add_parser(commands, common)
     return top
-
-
-def read_config(args: argparse.Namespace) -> Config:
-    """Return the configuration that the command line asks for."""
-    path = args.config or (SYSTEM_CONFIG if SYSTEM_CONFIG.exists() else None)
-    return configuration.replaced(
-        configuration.load(path), host=getattr(args, "host", None), port=getattr(args, "port", None), data=args.data
-    )
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -22,18 +22,34 @@ MIB = 1024 * 1024
 
 
 def _setting(
-    default: Any, doc: str, *, low: float | None = None, high: float | None = None, one_of: tuple[str, ...] = ()
+    default: Any,
+    doc: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    one_of: tuple[str, ...] = (),
+    is_fixed: bool = False,
 ) -> Any:
-    """Declare one setting; lists are given as tuples so that the whole stays frozen."""
-    return field(default=default, metadata={"doc": doc, "low": low, "high": high, "one_of": one_of})
+    """Declare one setting; lists are given as tuples so that the whole stays frozen.
+
+    `is_fixed`: a reload (SIGHUP) cannot change it, only a restart.
+    """
+    meta = {"doc": doc, "low": low, "high": high, "one_of": one_of, "is_fixed": is_fixed}
+    return field(default=default, metadata=meta)
 
 
 @dataclass(frozen=True)
 class Server:
-    host: str = _setting("127.0.0.1", "Address to listen on. Anything but loopback is reachable by your network.")
-    port: int = _setting(8080, "TCP port to listen on.", low=0, high=65535)
+    host: str = _setting(
+        "127.0.0.1", "Address to listen on. Anything but loopback is reachable by your network.", is_fixed=True
+    )
+    port: int = _setting(8080, "TCP port to listen on.", low=0, high=65535, is_fixed=True)
     gateways: int = _setting(
-        1, "Gateway processes that share the port. One carries 3,000 to 5,000 small requests a second.", low=1, high=64
+        1,
+        "Gateway processes that share the port. One carries 3,000 to 5,000 small requests a second.",
+        low=1,
+        high=64,
+        is_fixed=True,
     )
     request_timeout_s: float = _setting(
         60.0, "A request without an answer after this long ends with 504, unless it names a time.", low=0.1, high=3600
@@ -71,7 +87,9 @@ class Server:
 
 @dataclass(frozen=True)
 class Data:
-    dir: str = _setting("./data", "Models, queue and run-time files. Relative to the folder that the daemon starts in.")
+    dir: str = _setting(
+        "./data", "Models, queue and run-time files. Relative to the folder that the daemon starts in.", is_fixed=True
+    )
 
 
 @dataclass(frozen=True)
@@ -80,7 +98,7 @@ class Queue:
         4096, "Items that wait in one lane (one model, one class); the next is refused with 429.", low=1, high=1_000_000
     )
     max_memory_bytes: int = _setting(
-        1024 * MIB, "Memory for all waiting items together.", low=16 * MIB, high=1024 * 1024 * MIB
+        1024 * MIB, "Memory for all waiting items together.", low=16 * MIB, high=1024 * 1024 * MIB, is_fixed=True
     )
     item_tokens: int = _setting(
         2048, "An input list is cut into items of about this many tokens.", low=16, high=1_000_000
@@ -106,6 +124,7 @@ class Worker:
         ("auto",),
         'One worker per device: "auto" (every GPU, or the CPU where there is none), "cpu", '
         '"gpu0", "virtual0" (serves fake models only).',
+        is_fixed=True,
     )
     batch_tokens: int = _setting(
         0, "Padded tokens (longest x count) in a batch. 0: as suits the device.", low=0, high=10**7
@@ -155,11 +174,22 @@ class Engine:
 @dataclass(frozen=True)
 class Supervisor:
     restart_min_s: float = _setting(
-        0.1, "Wait before a dead process is started again, doubled at each failure in a row.", low=0.01, high=60
+        0.1,
+        "Wait before a dead process is started again, doubled at each failure in a row.",
+        low=0.01,
+        high=60,
+        is_fixed=True,
     )
-    restart_max_s: float = _setting(30.0, "Longest such wait.", low=0.1, high=3600)
+    restart_max_s: float = _setting(30.0, "Longest such wait.", low=0.1, high=3600, is_fixed=True)
     start_timeout_s: float = _setting(
-        60.0, "A process that is not up after this long counts as failed.", low=1, high=3600
+        60.0, "A process that is not up after this long counts as failed.", low=1, high=3600, is_fixed=True
+    )
+    silent_after_s: float = _setting(
+        4.0,
+        "A process that is there and says nothing for this long is ended and started again.",
+        low=1,
+        high=600,
+        is_fixed=True,
     )
     drain_timeout_s: float = _setting(30.0, "After SIGTERM or Ctrl-C, time to finish what is held.", low=0.1, high=3600)
 
@@ -198,6 +228,17 @@ class Config:
     @property
     def queue_dir(self) -> Path:
         return self.data_dir / "queue"
+
+
+def fixed_changes(old: Config, new: Config) -> list[str]:
+    """Return the settings that differ and that only a restart can change."""
+    return [
+        f"{section.name}.{setting.name}"
+        for section in dataclasses.fields(Config)
+        for setting in dataclasses.fields(getattr(old, section.name))
+        if setting.metadata["is_fixed"]
+        and getattr(getattr(old, section.name), setting.name) != getattr(getattr(new, section.name), setting.name)
+    ]
 
 
 def load(path: Path | None) -> Config:

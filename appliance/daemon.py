@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from appliance import __version__, log
-from appliance.config import Config
+from appliance.config import Config, fixed_changes
 from appliance.errors import ApplianceError, ConfigError, StartError
 from appliance.supervisor import gpus
 from appliance.supervisor.leases import Leases
 from appliance.supervisor.nats_server import NatsServer
 from appliance.supervisor.notify import Notifier
 from appliance.supervisor.process import Process
+from appliance.supervisor.reload import Reload
 from appliance.supervisor.restart import Backoff
 from appliance.supervisor.supervisor import Keeper, Supervisor
 from appliance.wire import heartbeat, launch, subjects
@@ -41,10 +42,16 @@ would hand the items to its waiting pull, where they would stay until the leases
 
 
 class Daemon:
-    """Supervises; loads no model library. `on_ready` is called once, when the first model can answer."""
+    """Supervises; loads no model library.
 
-    def __init__(self, config: Config, notifier: Notifier, on_ready: Callable[[str], None]) -> None:
+    `reread` reads the configuration anew for a reload; `on_ready` is called once, when the first model can answer.
+    """
+
+    def __init__(
+        self, config: Config, reread: Callable[[], Config], notifier: Notifier, on_ready: Callable[[str], None]
+    ) -> None:
         self._config = config
+        self._reload = Reload(reread, self._apply)
         self._notifier = notifier
         self._on_ready = on_ready
         self._supervisor = Supervisor()
@@ -54,6 +61,7 @@ class Daemon:
         self._announced = False
         self._broker: Broker | None = None
         self._suspects: Counter[str] = Counter()
+        self._renewable: list[Keeper] = []
         self._started_at = time.monotonic()
 
     async def run(self) -> None:
@@ -61,6 +69,7 @@ class Daemon:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload.request)
         devices = self._devices()
         with locked(self._config.run_dir / "lock"):
             self._listener = listen(self._config.server.host, self._config.server.port)
@@ -85,19 +94,24 @@ class Daemon:
             raise StartError(f"nats-server did not start; its own words are in {nats.log_path}.")
         broker = self._broker = Broker(nats.login("daemon"), "daemon")
         await broker.start()
-        await broker.ensure_live(self._config.queue)
+        await broker.ensure_live(self._config.queue, self._config.server.longest_timeout_s)
         await broker.ensure_quarantine()
         # Workers before gateways, so that gateways stop first: what they still hold needs workers to be answered.
         keepers = [self._keeper(partial(self._worker, device, nats)) for device in devices]
-        keepers += [self._keeper(partial(self._gateway, n, nats)) for n in range(self._config.server.gateways)]
+        keepers += [
+            self._keeper(partial(self._gateway, n, nats), overlaps=True) for n in range(self._config.server.gateways)
+        ]
         await asyncio.gather(*map(self._supervisor.start, keepers))
         host, port = self.address
         self._notifier.ready(f"Listening on {host}:{port}")
         _log.info("daemon", state="listening", host=host, port=port)
-        beats = asyncio.create_task(self._beat(broker))
+        background = [asyncio.create_task(self._beat(broker)), asyncio.create_task(self._reload.run())]
+        self._renewable = keepers
         await stop.wait()
         _log.info("daemon", state="draining")
-        beats.cancel()
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
         self._broker = None
         await broker.stop()
 
@@ -108,8 +122,41 @@ class Daemon:
         name = self._listener.getsockname()
         return str(name[0]), int(name[1])
 
-    def _keeper(self, make: Callable[[], Process]) -> Keeper:
-        return Keeper(make, self._backoff, self._config.supervisor.start_timeout_s)
+    def _keeper(self, make: Callable[[], Process], overlaps: bool = False) -> Keeper:
+        settings = self._config.supervisor
+        return Keeper(make, self._backoff, settings.start_timeout_s, settings.silent_after_s, overlaps=overlaps)
+
+    async def _apply(self, new: Config) -> None:
+        """Have every gateway and worker run with a new configuration, or all of them with the old one.
+
+        One after the other: while a process is renewed, what is asked of it waits in the listener or in the queue.
+        Raises ConfigError where something of it needs a restart, or a process does not start with it.
+        """
+        fixed = fixed_changes(self._config, new)
+        if fixed:
+            raise ConfigError(f"{', '.join(fixed)} can only change with a restart. Nothing was changed.")
+        old = self._config
+        if new == old:
+            return
+        self._notifier.reloading()
+        try:
+            await self._renew(new)
+        except ConfigError:
+            await self._renew(old)
+            raise
+        finally:
+            self._notifier.ready("Listening on {}:{}".format(*self.address))
+
+    async def _renew(self, config: Config) -> None:
+        self._config = config
+        if self._broker is not None:
+            await self._broker.ensure_live(config.queue, config.server.longest_timeout_s)
+        for keeper in self._renewable:
+            if not await keeper.renew(config.supervisor.drain_timeout_s):
+                raise ConfigError(
+                    f"{keeper.name} did not start with it: {keeper.status.reason or 'no reason given'}. "
+                    "The configuration before it is in force again."
+                )
 
     def _gateway(self, number: int, nats: NatsServer) -> Process:
         assert self._listener is not None
@@ -155,17 +202,20 @@ class Daemon:
             self._on_ready(ready[0])
 
     async def _beat(self, broker: Broker) -> None:
-        """Tell what the processes are up to, and systemd's watchdog that this loop turns."""
+        """Tell systemd's watchdog that this loop turns, and everybody what the processes are up to."""
+        await broker.listen(subjects.TELL, lambda *_: self._tell(broker))
         while True:
-            beat = DaemonBeat(
-                __version__, os.getpid(), time.monotonic() - self._started_at, self._supervisor.statuses()
-            )
-            try:
-                broker.post(subjects.heartbeat_subject("daemon"), heartbeat.pack(beat))
-            except ApplianceError:
-                pass  # the broker is being restarted, by us
+            self._tell(broker)
             self._notifier.ping()
             await asyncio.sleep(heartbeat.INTERVAL_S)
+
+    def _tell(self, broker: Broker) -> None:
+        up_s = time.monotonic() - self._started_at
+        beat = DaemonBeat(__version__, os.getpid(), up_s, self._supervisor.statuses(), self._reload.problem)
+        try:
+            broker.post(subjects.heartbeat_subject("daemon"), heartbeat.pack(beat))
+        except ApplianceError:
+            pass  # the broker is being restarted, by us
 
 
 def _argv(part: str) -> list[str]:

@@ -74,6 +74,7 @@ class FakeBroker:
     streams_made: int = 0
     lanes_made: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
+    unlistened: list[str] = field(default_factory=list)
     confirmed: set[str] = field(default_factory=set)
     ack_subject_of: dict[str, str] = field(default_factory=dict)
 
@@ -99,10 +100,13 @@ class FakeBroker:
 
         self.subscriptions[subject] = deliver
 
+    def unlisten(self, subject: str) -> None:
+        self.unlistened.append(subject)
+
     def on_restored(self, callback: Callable[[], Awaitable[None]]) -> None:
         self.restored.append(callback)
 
-    async def ensure_live(self, queue: Queue) -> None:
+    async def ensure_live(self, queue: Queue, longest_timeout_s: float) -> None:
         self.streams_made += 1
 
     async def ensure_lane(self, lane: str, ack_wait_s: float) -> None:

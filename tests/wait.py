@@ -38,6 +38,11 @@ async def until_async(condition: Callable[[], object], timeout_s: float, what: s
         await asyncio.sleep(_PAUSE_S)
 
 
+def pause(seconds: float) -> None:
+    """For what must not happen."""
+    time.sleep(seconds)
+
+
 async def turn(times: int = 5) -> None:
     """Let tasks that are ready to run do so, a few steps each."""
     for _ in range(times):

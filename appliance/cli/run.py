@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from appliance import log
+from appliance.cli.configuration import read_config
 from appliance.config import Config
 from appliance.daemon import Daemon
 from appliance.supervisor.notify import Notifier
@@ -27,7 +28,10 @@ def handle(args: argparse.Namespace, config: Config) -> int:
 
     async def serve() -> None:
         daemon = Daemon(
-            config, Notifier(os.environ), lambda model: print(first_words(*daemon.address, model), flush=True)
+            config,
+            lambda: read_config(args),
+            Notifier(os.environ),
+            lambda model: print(first_words(*daemon.address, model), flush=True),
         )
         await daemon.run()
 

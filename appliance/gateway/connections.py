@@ -43,6 +43,10 @@ class Connections:
         self._clock = clock
         self._seen: dict[RequestHandler, _Seen] = {}
 
+    @property
+    def count(self) -> int:
+        return len(self._server.connections)
+
     def protocol(self) -> asyncio.Protocol:
         """For loop.create_server: a gate in front of aiohttp's own protocol."""
         return _Gate(self)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import secrets
+import signal
 import socket
 import time
 from typing import Any, cast
@@ -32,6 +33,9 @@ from appliance.workqueue.publisher import Publisher
 
 _log = log.Logger("gateway")
 
+_LINGER_S = 5.0
+"""How long a gateway that has a successor waits for its idle connections to be used once more, or closed."""
+
 
 class Gateway:
     """Binds the parts of one gateway process."""
@@ -43,7 +47,7 @@ class Gateway:
         self._launch = launch
         self._control = control
         self._broker = Broker(launch.broker, self._gateway_id)
-        self._publisher = Publisher(self._broker, config.queue, self._gateway_id, time.monotonic)
+        self._publisher = Publisher(self._broker, config, self._gateway_id, time.monotonic)
         self._catalog = Catalog(config.models_dir)
         self._fleet = Fleet(self._catalog)
         self._room = Room(config.server.max_waiting_bytes)
@@ -56,16 +60,27 @@ class Gateway:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until `stop`; then refuse what is new, finish what is held, and end."""
+        """Serve until `stop`; then refuse what is new, finish what is held, and end.
+
+        SIGUSR1 says that a successor is there: then nothing is refused, and it ends when its callers are gone.
+        """
         self._catalog.scan()
         await self._broker.start()
         await self._publisher.start()
         await self._broker.listen(subjects.HEARTBEATS, self._on_beat)
+        self._broker.post(subjects.TELL, b"")
         runner = await self._listen()
         self._control.report("ready")
         watcher = asyncio.create_task(self._watch_catalog())
         sweeper = asyncio.create_task(self._connections.sweep())
-        await stop.wait()
+        retire = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, retire.set)
+        await asyncio.wait(
+            [asyncio.ensure_future(stop.wait()), retiring := asyncio.ensure_future(retire.wait())],
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        if retiring.done():
+            await self._retire(stop)
         self._noting.is_draining = True
         _log.info("gateway", gateway=self._gateway_id, state="draining", in_flight=self._noting.in_flight)
         while self._noting.in_flight or self._publisher.held:
@@ -76,6 +91,15 @@ class Gateway:
         await runner.cleanup()
         await self._publisher.stop()
         await self._broker.stop()
+
+    async def _retire(self, stop: asyncio.Event) -> None:
+        """Answer each connection once more and close it; those that are idle may stay for a moment."""
+        _log.info("gateway", gateway=self._gateway_id, state="retiring", in_flight=self._noting.in_flight)
+        self._acceptor.close()
+        self._noting.is_retiring = True
+        end = time.monotonic() + _LINGER_S
+        while self._connections.count and time.monotonic() < end and not stop.is_set():
+            await asyncio.sleep(0.02)
 
     async def _listen(self) -> web.AppRunner:
         server = self._launch.config.server

@@ -23,10 +23,11 @@ _QUIET = {"/healthz", "/readyz", "/metrics"}
 
 
 class Noting:
-    """The one middleware. While `is_draining`, new requests are refused."""
+    """The one middleware. While `is_draining`, new requests are refused; while `is_retiring`, they are the last."""
 
     def __init__(self, room: Room, max_body_bytes: int, write_lines: bool) -> None:
         self.is_draining = False
+        self.is_retiring = False
         self.in_flight = 0
         self._room = room
         self._max_body_bytes = max_body_bytes
@@ -74,7 +75,7 @@ class Noting:
             self.in_flight -= 1
             self._room.taken -= note.body_bytes
         response.headers["X-Request-Id"] = note.request_id
-        if self.is_draining:
+        if self.is_draining or self.is_retiring:
             response.force_close()  # a client that keeps its connection would meet a reset at its next request
         self._write(request.method, route, note, response.status, start)
         return response

@@ -21,6 +21,9 @@ CANNOT_START = 78
 """Exit status of a child that said why it cannot start: starting it again would not help."""
 
 
+ALIVE_S = 0.5
+
+
 class Control:
     """Reports to the parent, one JSON line each. A parent that is gone makes `orphaned` fire."""
 
@@ -45,6 +48,14 @@ class Control:
             self._socket.sendall(json.dumps({"state": state, **fields}).encode() + b"\n")
         except OSError:
             pass  # The parent is gone; `orphaned` tells those who care.
+
+    def say_alive(self) -> None:
+        """Tell the parent that the loop turns, now and every ALIVE_S."""
+        try:
+            self._socket.send(b"\n")
+        except OSError:
+            pass  # gone, or stopped itself for so long that the socket is full of this
+        asyncio.get_running_loop().call_later(ALIVE_S, self.say_alive)
 
     def watch(self, orphaned: Callable[[], None]) -> None:
         """Call `orphaned` once when the parent's end closes. Needs a running loop."""
@@ -90,4 +101,5 @@ def stop_event(control: Control) -> asyncio.Event:
     loop.add_signal_handler(signal.SIGTERM, event.set)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control.watch(event.set)
+    control.say_alive()
     return event

@@ -16,7 +16,7 @@ from appliance.config import Queue
 from appliance.errors import StartError
 from appliance.supervisor.process import Process
 from appliance.wire.launch import BrokerLogin
-from appliance.wire.subjects import CANCELS, LIVE, QUARANTINE
+from appliance.wire.subjects import CANCELS, LIVE, QUARANTINE, TELL
 
 ADMIN_LOGIN = "admin.json"
 """In the run folder, 0600: the daemon's own login, for the command line of whoever may read it."""
@@ -34,13 +34,13 @@ _ACKS = (f"$JS.ACK.{LIVE}.>", f"$JS.ACK.*.*.{LIVE}.>")
 
 PUBLISH = {
     "daemon": (">",),
-    "gateway": (f"{LIVE}.>", *_STREAM_API, f"$JS.API.STREAM.MSG.DELETE.{LIVE}", "hb.>", CANCELS),
+    "gateway": (f"{LIVE}.>", *_STREAM_API, f"$JS.API.STREAM.MSG.DELETE.{LIVE}", "hb.>", CANCELS, TELL),
     "worker": (f"{QUARANTINE}.>", "r.>", "hb.>", *_STREAM_API, *_CONSUMER_API, *_ACKS),
 }
 SUBSCRIBE = {
     "daemon": (">",),
     "gateway": ("_INBOX_gateway.>", "r.>", "hb.>"),
-    "worker": ("_INBOX_worker.>", CANCELS),
+    "worker": ("_INBOX_worker.>", CANCELS, TELL),
 }
 
 

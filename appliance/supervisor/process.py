@@ -59,6 +59,8 @@ class Process:
         self.reason = ""
         self.pid = 0
         self.ready_at = 0.0
+        self.heard_at = 0.0
+        """When it last said anything on its control socket; it does so every ALIVE_S."""
         self.exit_status: int | None = None
         self.exited = asyncio.Event()
         self._argv = list(argv)
@@ -122,9 +124,11 @@ class Process:
         if not data:
             asyncio.get_running_loop().remove_reader(self._control.fileno())
             return
+        self.heard_at = time.monotonic()
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
-            self._take_report(json.loads(line))
+            if line:  # an empty one only says that its loop turns
+                self._take_report(json.loads(line))
 
     def _take_report(self, report: dict[str, Any]) -> None:
         if report["state"] == "ready" and self.state is State.STARTING:
@@ -135,7 +139,8 @@ class Process:
             self._on_report(report)
 
     def _mark_ready(self) -> None:
-        self.state, self.ready_at = State.READY, time.monotonic()
+        self.state = State.READY
+        self.ready_at = self.heard_at = time.monotonic()
         self._ready.set()
         _log.info("process", name=self.name, pid=self.pid, state="ready")
 
@@ -183,9 +188,11 @@ class Process:
         if not self.exited.is_set():
             self._mark_ready()
 
-    def drain(self) -> None:
-        """Ask it to finish what it holds and stop."""
-        self._signal(signal.SIGTERM)
+    async def is_alive(self, silent_after_s: float) -> bool:
+        """Return False where it is there and does nothing: stopped, or stuck in a call that does not return."""
+        if self._first_line is not None:
+            return time.monotonic() - self.heard_at < silent_after_s
+        return self._probe is None or await self._probe()
 
     def kill(self) -> None:
         self._signal(signal.SIGKILL)
@@ -195,11 +202,11 @@ class Process:
             self.state = State.STOPPING
             os.kill(self.pid, number)  # not reaped yet, so the pid is still its own
 
-    async def stop(self, deadline: float) -> None:
-        """Drain; kill at `deadline` (monotonic seconds). Returns when it is gone."""
+    async def stop(self, deadline: float, number: signal.Signals = signal.SIGTERM) -> None:
+        """Ask it by a signal to end; kill at `deadline` (monotonic seconds). Returns when it is gone."""
         if not self.pid or self.exited.is_set():
             return
-        self.drain()
+        self._signal(number)
         try:
             await asyncio.wait_for(self.exited.wait(), max(0.0, deadline - time.monotonic()))
         except asyncio.TimeoutError:

@@ -49,6 +49,8 @@ class DaemonBeat:
     pid: int
     uptime_s: float
     processes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    reload_problem: str = ""
+    """Why the last reload of the configuration changed nothing; empty after one that worked."""
 
 
 def pack(beat: WorkerBeat | DaemonBeat) -> bytes:

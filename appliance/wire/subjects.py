@@ -13,6 +13,8 @@ CLASSES = (INTERACTIVE, BULK)
 
 QUARANTINE = "QUARANTINE"
 HEARTBEATS = "hb.>"
+TELL = "c.tell"
+"""Where a gateway that has just started asks everybody for a heartbeat now."""
 CANCELS = "c.live"
 """Where gateways tell all workers, in one message, the ids of items whose callers are gone."""
 

@@ -63,6 +63,7 @@ class Worker:
         """Serve until `stop`, then drain: finish what is held, give the rest back."""
         await self._broker.start()
         await self._broker.listen(subjects.CANCELS, self._on_cancels)
+        await self._broker.listen(subjects.TELL, lambda *_: self._tell())
         self._residency.start()
         await self._rescan()
         self._state = "ready"

@@ -21,6 +21,8 @@ __all__ = ["Broker"]
 
 _log = log.Logger("broker")
 _API_TIMEOUT_S = 2.0
+_OTHER_CONFIGURATION = 10058
+"""JetStream: a stream of that name is there and differs."""
 
 
 class Broker:
@@ -138,6 +140,9 @@ class Broker:
         """Have `handler` called for each message, at once."""
         await self.client.listen(subject, handler)
 
+    def unlisten(self, subject: str) -> None:
+        self.client.unlisten(subject)
+
     async def call(self, subject: str, body: dict[str, Any]) -> dict[str, Any]:
         """Call JetStream's JSON API; nats-py has no field for some of what we need. Raises Unavailable."""
         try:
@@ -149,8 +154,8 @@ class Broker:
         fields: dict[str, Any] = json.loads(answer)
         return fields
 
-    async def ensure_live(self, queue: Queue) -> None:
-        """Make the stream LIVE where it is missing: memory, work queue, refusing past the limit per lane."""
+    async def ensure_live(self, queue: Queue, longest_timeout_s: float) -> None:
+        """Make the stream LIVE where it is missing or other: memory, work queue, refusing past the limit per lane."""
         config = {
             "name": subjects.LIVE,
             "subjects": [subjects.lane_subject("*")],
@@ -164,8 +169,13 @@ class Broker:
             "num_replicas": 1,
             # As long as a publish may be repeated for want of an ack; the server keeps every id for it, in memory.
             "duplicate_window": int(10e9),
+            # Nobody waits for longer than a request may take; what is still there then is nobody's.
+            "max_age": int((longest_timeout_s + 60) * 1e9),
         }
-        self._check(await self.call(f"STREAM.CREATE.{subjects.LIVE}", config), "stream")
+        answer = await self.call(f"STREAM.CREATE.{subjects.LIVE}", config)
+        if answer.get("error", {}).get("err_code") == _OTHER_CONFIGURATION:
+            answer = await self.call(f"STREAM.UPDATE.{subjects.LIVE}", config)
+        self._check(answer, "stream")
 
     async def ensure_quarantine(self) -> None:
         """Make the stream of items set aside: on disk, the newest thousand, for thirty days."""

@@ -35,6 +35,13 @@ class Connection(Client):
         subscription = await self.subscribe(subject, cb=_unused)
         self._handlers[subscription._id] = handler
 
+    def unlisten(self, subject: str) -> None:
+        """Tell the server that nobody listens; what it has sent by then still comes to the handler."""
+        for sid, subscription in list(self._subs.items()):
+            if subscription.subject == subject:
+                del self._subs[sid]
+                self._write_soon(b"UNSUB %d\r\n" % sid)
+
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         handler = self._handlers.get(sid)
         if handler is None:
@@ -66,6 +73,9 @@ class Connection(Client):
             )
         else:
             command = b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply.encode(), len(data), data)
+        self._write_soon(command)
+
+    def _write_soon(self, command: bytes) -> None:
         self._pending.append(command)
         self._pending_data_size += len(command)
         if not self._is_write_due:

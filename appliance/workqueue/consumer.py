@@ -55,8 +55,12 @@ class LaneConsumer:
         self._watch = asyncio.create_task(self._watch_pulls())
 
     async def stop(self) -> None:
-        """Take nothing new. What a waiting pull still brings is given back at once by the intake."""
+        """Take nothing new, and have the server forget the waiting pull.
+
+        It would go on filling it, and what is given back would come again and again, as if it failed each time.
+        """
         self._wanted = 0
+        self._broker.unlisten(self._inbox)
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 
 from appliance import log
-from appliance.config import Queue
+from appliance.config import Config
 from appliance.errors import ApplianceError, BodyTooLarge, Overloaded, Unavailable
 from appliance.wire import items, subjects
 from appliance.wire.items import WorkItem
@@ -33,9 +33,10 @@ _FULL = {10077, 10023, 10047, 10122}
 class Publisher:
     """Publishes items and resolves their futures. Publishes are pipelined: nobody waits for an ack in line."""
 
-    def __init__(self, broker: Broker, queue: Queue, gateway_id: str, clock: Callable[[], float]) -> None:
+    def __init__(self, broker: Broker, config: Config, gateway_id: str, clock: Callable[[], float]) -> None:
         self._broker = broker
-        self._queue = queue
+        self._queue = config.queue
+        self._longest_timeout_s = config.server.longest_timeout_s
         self._clock = clock
         self._gateway_id = gateway_id
         self._acks = f"{broker.inbox}.a."
@@ -56,7 +57,7 @@ class Publisher:
         await self._broker.listen(f"{self._acks}*", self._on_ack)
         await self._broker.listen(subjects.reply_subject(self._gateway_id), self._on_results)
         self._broker.on_restored(self._restore)
-        await self._broker.ensure_live(self._queue)
+        await self._broker.ensure_live(self._queue, self._longest_timeout_s)
         self._sweeper = asyncio.create_task(self._sweep())
         self._reaper = asyncio.create_task(self._reap())
 
@@ -200,7 +201,7 @@ class Publisher:
         """Make the stream anew if a publish found it missing; False where that does not work yet."""
         if self._stream_missing:
             try:
-                await self._broker.ensure_live(self._queue)
+                await self._broker.ensure_live(self._queue, self._longest_timeout_s)
             except Unavailable as exc:
                 _log.warning("publish", state="no stream", error=exc.message)
                 return False
@@ -209,7 +210,7 @@ class Publisher:
 
     async def _restore(self) -> None:
         """After a reconnection the server may be another one, with an empty memory: send all that is held again."""
-        await self._broker.ensure_live(self._queue)
+        await self._broker.ensure_live(self._queue, self._longest_timeout_s)
         for held in list(self._held.values()):
             if held.payload:  # the others still wait for their turn
                 self.republished += 1

@@ -12,7 +12,7 @@ import nats.errors
 import pytest
 from nats.aio.client import Client as NatsClient
 
-from appliance.config import Queue
+from appliance.config import Config, Queue
 from appliance.errors import Overloaded
 from appliance.supervisor.nats_server import NatsServer
 from appliance.supervisor.process import Process
@@ -50,7 +50,7 @@ class Bench:
 
     async def start_gateway(self, gateway_id: str = "g") -> Publisher:
         publisher = self.publisher = Publisher(
-            await self.broker("gateway", gateway_id), QUEUE, gateway_id, time.monotonic
+            await self.broker("gateway", gateway_id), Config(queue=QUEUE), gateway_id, time.monotonic
         )
         await publisher.start()
         return publisher

@@ -74,3 +74,23 @@ def test_a_second_signal_while_it_drains_changes_nothing(appliance: Appliance) -
 
     assert talk(appliance.url, conversation).status == 200
     assert appliance.wait_exit() == 0
+
+
+def test_the_command_drains_and_tells_when_it_is_over(appliance: Appliance) -> None:
+    write_fake(appliance.models, a_ms=300)
+    appliance.start_ready()
+
+    async def conversation(client: Client) -> tuple[Reply, int, str]:
+        held = asyncio.ensure_future(client.embed("held"))
+        await wait.until_async(lambda: client.holds(1), 10)
+        done = await asyncio.get_running_loop().run_in_executor(
+            None, appliance.command, "drain", "--config", str(appliance.config), "--data", str(appliance.data)
+        )
+        return await held, done.returncode, done.stdout
+
+    held, status, text = talk(appliance.url, conversation)
+    assert (held.status, status) == (200, 0)
+    assert text.startswith("Drained and stopped after")
+    assert appliance.wait_exit() == 0
+    again = appliance.command("drain", "--json", "--data", str(appliance.data))
+    assert (again.returncode, '"not running"' in again.stdout) == (3, True)

@@ -26,6 +26,7 @@ T = TypeVar("T")
 CHILD = Path(__file__).with_name("tiny_child.py")
 SOON_S = 20.0
 SILENT_S = 0.4
+NEVER_S = 3600.0
 
 
 class Script:
@@ -41,7 +42,7 @@ class Script:
         return Process("tiny", [sys.executable, "-I", "-S", str(CHILD), mode], first_line=b"{}\n")
 
     def keeper(self) -> Keeper:
-        return Keeper(self, Backoff(0.01, 0.05), SILENT_S)
+        return Keeper(self, Backoff(0.01, 0.05), SILENT_S, NEVER_S)
 
 
 def living() -> list[int]:
@@ -98,7 +99,7 @@ def test_a_child_that_dies_is_started_again_with_its_reason_told() -> None:
 )
 def test_a_first_start_that_fails_says_why(mode: str, state: str, reason: str) -> None:
     async def scene() -> None:
-        keeper = Keeper(Script(mode), Backoff(60.0, 60.0), SILENT_S)
+        keeper = Keeper(Script(mode), Backoff(60.0, 60.0), SILENT_S, NEVER_S)
         assert not await keeper.start()
         await wait.until_async(lambda: keeper.status.state == state, SOON_S)
         assert keeper.status.reason == reason
@@ -122,7 +123,9 @@ def test_a_child_that_said_it_cannot_start_is_left_alone() -> None:
 
 def test_a_program_that_does_not_exist_is_told_and_left_alone() -> None:
     async def scene() -> None:
-        keeper = Keeper(lambda: Process("none", ["/nowhere/at/all"], first_line=b"{}\n"), Backoff(0.01, 0.01), 1)
+        keeper = Keeper(
+            lambda: Process("none", ["/nowhere/at/all"], first_line=b"{}\n"), Backoff(0.01, 0.01), 1, NEVER_S
+        )
         assert not await keeper.start()
         assert (keeper.status.state, keeper.status.reason) == (
             "failed",
@@ -156,6 +159,38 @@ def test_a_stop_in_the_middle_of_a_start_leaves_nobody() -> None:
     run(scene())
 
 
+def test_a_child_that_is_there_and_says_nothing_is_started_again() -> None:
+    async def scene() -> None:
+        keeper = Keeper(Script(), Backoff(0.01, 0.05), SILENT_S, 1.0)  # this child speaks once, when it is ready
+        assert await keeper.start()
+        pid = keeper.status.pid
+        await wait.until_async(lambda: keeper.restarts == 1, SOON_S)
+        assert keeper.status.pid != pid
+        await keeper.stop(deadline())
+
+    run(scene())
+
+
+def test_renewing_drains_the_old_one_and_counts_no_failure() -> None:
+    async def scene() -> None:
+        script = Script()
+        keeper = script.keeper()
+        assert await keeper.start()
+        pid = keeper.status.pid
+        assert await keeper.renew(SOON_S)
+        assert is_well(keeper)
+        assert keeper.status.pid != pid
+        assert keeper.restarts == 0
+        script.modes.append("cannot")
+        assert not await keeper.renew(SOON_S)
+        assert keeper.status.reason == "scripted: no such thing"
+        assert await keeper.renew(SOON_S)  # what was given up is tried again
+        assert is_well(keeper)
+        await keeper.stop(deadline())
+
+    run(scene())
+
+
 def test_children_stop_in_the_reverse_of_their_start() -> None:
     async def scene() -> None:
         stopped: list[str] = []
@@ -168,7 +203,7 @@ def test_children_stop_in_the_reverse_of_their_start() -> None:
         label: dict[Keeper, str] = {}
         supervisor = Supervisor()
         for name in ("first", "second", "third"):
-            keeper = Recorded(Script(), Backoff(0.01, 0.05), 10)
+            keeper = Recorded(Script(), Backoff(0.01, 0.05), 10, NEVER_S)
             label[keeper] = name
             assert await supervisor.start(keeper)
         await supervisor.stop(deadline())

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from appliance.config import Queue
+from appliance.config import Config, Queue
 from appliance.errors import ApplianceError, BodyTooLarge, Overloaded, Unavailable
 from appliance.wire import items
 from appliance.wire.items import WorkResult
@@ -18,7 +18,7 @@ from tests import wait
 from tests.fakes import FakeBroker, FakeClock, FakeMessage, Published
 from tests.unit.making import item
 
-QUEUE = Queue(publish_timeout_s=1.0)
+CONFIG = Config(queue=Queue(publish_timeout_s=1.0))
 
 
 class Bench:
@@ -27,7 +27,7 @@ class Bench:
     def __init__(self) -> None:
         self.broker = FakeBroker()
         self.clock = FakeClock()
-        self.publisher = Publisher(cast(Broker, self.broker), QUEUE, "g", self.clock)
+        self.publisher = Publisher(cast(Broker, self.broker), CONFIG, "g", self.clock)
 
     @property
     def sent(self) -> list[Published]:
@@ -92,7 +92,7 @@ def test_the_first_answer_wins_and_the_second_is_confirmed_too() -> None:
 def test_what_is_not_confirmed_in_time_is_sent_again_under_its_id() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.submit()
-        bench.clock.now += QUEUE.publish_timeout_s + 0.01
+        bench.clock.now += CONFIG.queue.publish_timeout_s + 0.01
         await wait.until_async(lambda: len(bench.sent) == 2, 5)
         first, second = bench.sent
         assert first.headers == second.headers == {"Nats-Msg-Id": "g.1.0"}
@@ -108,7 +108,7 @@ def test_what_is_confirmed_is_not_sent_again() -> None:
         confirmed = await bench.submit("g.1.0")
         await bench.ack(bench.sent[0])
         await bench.submit("g.1.1")
-        bench.clock.now += QUEUE.publish_timeout_s + 0.01
+        bench.clock.now += CONFIG.queue.publish_timeout_s + 0.01
         await wait.until_async(lambda: len(bench.sent) == 3, 5)
         assert [one.headers for one in bench.sent[1:]] == [{"Nats-Msg-Id": "g.1.1"}] * 2
         assert confirmed.sequence == 1
@@ -119,7 +119,7 @@ def test_what_is_confirmed_is_not_sent_again() -> None:
 def test_an_ack_of_an_earlier_sending_does_not_count_for_the_later() -> None:
     async def scenario(bench: Bench) -> None:
         held = await bench.submit()
-        bench.clock.now += QUEUE.publish_timeout_s + 0.01
+        bench.clock.now += CONFIG.queue.publish_timeout_s + 0.01
         await wait.until_async(lambda: len(bench.sent) == 2, 5)
         await bench.ack(bench.sent[0])
         assert bench.publisher._unacked == {held.number: held}
@@ -158,7 +158,7 @@ def test_nothing_is_lost_while_the_broker_cannot_be_reached() -> None:
         held = await bench.submit()
         assert not held.answer.done()
         bench.broker.is_reachable = True
-        bench.clock.now += QUEUE.publish_timeout_s + 0.01
+        bench.clock.now += CONFIG.queue.publish_timeout_s + 0.01
         await wait.until_async(lambda: bench.sent, 5)
         await bench.answer("g.1.0")
         assert held.answer.result().item_id == "g.1.0"
@@ -186,9 +186,9 @@ def test_an_abandoned_item_is_forgotten() -> None:
         bench.publisher.abandon(held)
         assert bench.publisher.held == 0
         await bench.answer("g.1.0")
-        bench.clock.now += QUEUE.publish_timeout_s + 0.01
+        bench.clock.now += CONFIG.queue.publish_timeout_s + 0.01
         other = await bench.submit("g.1.1")
-        bench.clock.now += QUEUE.publish_timeout_s + 0.01
+        bench.clock.now += CONFIG.queue.publish_timeout_s + 0.01
         await wait.until_async(lambda: len(bench.sent) == 3, 5)
         assert {json.dumps(one.headers) for one in bench.sent[1:]} == {json.dumps({"Nats-Msg-Id": "g.1.1"})}
         assert not other.answer.done()
