@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import ClassVar
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -79,8 +80,40 @@ def _by_model(name: str, text: str, counts: Mapping[str, int]) -> CounterMetricF
     return family
 
 
-REQUESTS = Requests()
-REGISTRY.register(REQUESTS)
+class Lanes(Collector):
+    """What became of the items of each lane, a counter for each promise that is kept or broken."""
+
+    MEANINGS: ClassVar = {
+        "admitted": "Items let in at the door.",
+        "answered": "Items whose results reached their caller.",
+        "failed": "Items that ended in a named error.",
+        "shed": "Requests refused at the door because too much work waits.",
+        "expired": "Requests whose time was over before their answer was there.",
+        "abandoned": "Items whose caller went away.",
+        "republished": "Items sent to the queue again, for want of a confirmation or after its restart.",
+        "duplicated": "Answers that came for items already answered or given up; nobody saw them.",
+        "rerun": "Inputs run again after the batch that they were in had failed.",
+        "quarantined": "Items set aside because they failed again and again.",
+        "dropped": "Items that a worker did not run: late, or their caller gone.",
+    }
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str, str]] = Counter()
+        self.elsewhere: Callable[[], Mapping[tuple[str, str, str], float]] = dict
+        """What the workers have counted: the same keys."""
+
+    def count(self, what: str, model: str, klass: str, number: int = 1) -> None:
+        self._counts[what, model, klass] += number
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield appliance_lane_<what> for each of MEANINGS."""
+        families = {
+            what: CounterMetricFamily(f"appliance_lane_{what}", text, labels=["model", "class"])
+            for what, text in self.MEANINGS.items()
+        }
+        for (what, model, klass), number in sorted(Counter({**self._counts, **self.elsewhere()}).items()):
+            families[what].add_metric([model, klass], number)
+        yield from families.values()
 
 
 class WorkerCollector(Collector):
@@ -104,6 +137,12 @@ class WorkerCollector(Collector):
                 family.add_metric([worker_id], value)
         yield held
         yield from families.values()
+
+
+REQUESTS = Requests()
+REGISTRY.register(REQUESTS)
+LANES = Lanes()
+REGISTRY.register(LANES)
 
 
 def exposition() -> bytes:

@@ -70,8 +70,10 @@ class Client:
     async def post(self, body: bytes, path: str = "/v1/embeddings", **headers: str) -> Reply:
         return await self.send("POST", path, body, **{"Content_Type": "application/json", **headers})
 
-    async def embed(self, given: Any, model: str = "fake", **fields: Any) -> Reply:
-        return await self.post(json.dumps({"model": model, "input": given, **fields}).encode())
+    async def embed(
+        self, given: Any, model: str = "fake", headers: Mapping[str, str] | None = None, **fields: Any
+    ) -> Reply:
+        return await self.post(json.dumps({"model": model, "input": given, **fields}).encode(), **(headers or {}))
 
     async def holds(self, count: int) -> bool:
         """Return whether the gateway holds so many items, or more."""

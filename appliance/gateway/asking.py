@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from appliance.config import Queue
-from appliance.errors import ApplianceError, DeadlineExceeded
+from appliance.errors import ApplianceError, DeadlineExceeded, Overloaded
 from appliance.gateway.admission import Admission
 from appliance.gateway.terms import Terms
+from appliance.metrics import LANES
 from appliance.models.catalog import Model
 from appliance.wire import subjects
 from appliance.wire.items import Options, WorkItem, WorkResult, cost_of
@@ -40,7 +42,7 @@ class Answer(NamedTuple):
 
 
 class Asker:
-    """Asks questions through the queue."""
+    """Asks questions through the queue. `answered_at` is the loop's time of the last good answer."""
 
     def __init__(self, publisher: Publisher, admission: Admission, queue: Queue, gateway_id: str) -> None:
         self._publisher = publisher
@@ -48,6 +50,7 @@ class Asker:
         self._queue = queue
         self._gateway_id = gateway_id
         self._numbers = itertools.count(1)
+        self.answered_at = -math.inf
 
     async def ask(self, question: Question) -> Answer:
         """Return the answer, or raise the error of the first input that failed; its `param` names the input.
@@ -58,11 +61,15 @@ class Asker:
         lane = subjects.lane(question.model.name, terms.klass)
         chunks = list(cut(question.inputs, self._queue.item_tokens, self._queue.item_inputs))
         total = sum(chunk.cost for chunk in chunks)
-        self._admission.admit(lane, terms.klass, terms.key, total, terms.timeout_s, terms.body)
+        try:
+            self._admission.admit(lane, terms.klass, terms.key, total, terms.timeout_s, terms.body)
+        except Overloaded:
+            LANES.count("shed", question.model.name, terms.klass)
+            raise
         request_number = next(self._numbers)
         starts = [chunk.start for chunk in chunks]
         held: list[Held] = []
-        timer = asyncio.get_running_loop().call_later(terms.timeout_s, self._expire, held, terms.timeout_s)
+        timer = asyncio.get_running_loop().call_later(terms.timeout_s, self._expire, held, question)
         try:
             for chunk in chunks:
                 held.append(self._publisher.submit(lane, terms.key, self._item(question, request_number, chunk)))
@@ -73,6 +80,7 @@ class Asker:
                 self._publisher.abandon(one)  # does nothing for an item that is answered
                 if one.answer.done() and not one.answer.cancelled():
                     one.answer.exception()  # seen: only the first error is told
+        self.answered_at = asyncio.get_running_loop().time()
         return _joined(results, starts)
 
     def _item(self, question: Question, number: int, chunk: Chunk) -> WorkItem:
@@ -90,8 +98,10 @@ class Asker:
             klass=question.terms.klass,
         )
 
-    def _expire(self, held: list[Held], timeout_s: float) -> None:
-        error = DeadlineExceeded(f"No answer within {timeout_s:g} s, the time that the request allowed.")
+    def _expire(self, held: list[Held], question: Question) -> None:
+        terms = question.terms
+        LANES.count("expired", question.model.name, terms.klass)
+        error = DeadlineExceeded(f"No answer within {terms.timeout_s:g} s, the time that the request allowed.")
         for one in held:
             if not one.answer.done():
                 one.answer.set_exception(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, NamedTuple
@@ -55,6 +56,14 @@ class Fleet:
         fresh = [beat.models[name] for beat, is_fresh in self.workers() if is_fresh and name in beat.models]
         speed = sum(1 / state.seconds_per_cost for state in fresh if state.seconds_per_cost)
         return Pace(1 / speed if speed else 0.0, sum(state.appetite for state in fresh))
+
+    def lanes(self) -> Counter[tuple[str, str, str]]:
+        """Return what the workers have counted by what, model and class."""
+        counted: Counter[tuple[str, str, str]] = Counter()
+        for beat, _ in self.workers():
+            for what, model, klass, count in beat.lanes:
+                counted[what, model, klass] += count
+        return counted
 
     def require_usable(self, name: str) -> None:
         """Raise Unavailable for a model that no worker could load: its requests would wait for nothing."""

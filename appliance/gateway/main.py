@@ -24,6 +24,7 @@ from appliance.gateway.joining import Joining
 from appliance.gateway.noted import Noting
 from appliance.gateway.openai import OpenAI
 from appliance.gateway.ops import Ops
+from appliance.gateway.probing import Prober
 from appliance.models.catalog import Catalog
 from appliance.supervisor.child import Control, run_child, stop_event
 from appliance.wire import heartbeat, subjects
@@ -55,6 +56,7 @@ class Gateway:
         self._admission = Admission(
             self._publisher.windows, self._fleet, config, lambda: self._noting.in_flight, time.monotonic
         )
+        metrics.LANES.elsewhere = self._fleet.lanes
         metrics.REGISTRY.register(
             metrics.WorkerCollector(lambda: [(b.worker_id, b.counters, b.held_items) for b, _ in self._fleet.workers()])
         )
@@ -71,8 +73,9 @@ class Gateway:
         self._broker.post(subjects.TELL, b"")
         runner = await self._listen()
         self._control.report("ready")
-        watcher = asyncio.create_task(self._watch_catalog())
-        sweeper = asyncio.create_task(self._connections.sweep())
+        background = [
+            asyncio.create_task(t) for t in (self._watch_catalog(), self._connections.sweep(), self._prober.run())
+        ]
         retire = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, retire.set)
         await asyncio.wait(
@@ -86,7 +89,7 @@ class Gateway:
         while self._noting.in_flight or self._publisher.held:
             await asyncio.sleep(0.02)
         self._acceptor.close()
-        for task in (watcher, sweeper):
+        for task in background:
             task.cancel()
         await runner.cleanup()
         await self._publisher.stop()
@@ -107,7 +110,8 @@ class Gateway:
         app = web.Application(middlewares=[self._noting.middleware()], client_max_size=server.max_body_bytes)
         openai = OpenAI(self._catalog, self._fleet, Joining(asker), self._room, server)
         app.add_routes(openai.routes())
-        app.add_routes(Ops(self._fleet, self._broker, self._publisher, self._noting).routes())
+        self._prober = Prober(asker, self._fleet, self._catalog)
+        app.add_routes(Ops(self._fleet, self._prober, self._broker, self._publisher, self._noting).routes())
         # A handler is cancelled when its client hangs up: work whose caller is gone is not run.
         runner = web.AppRunner(
             app,

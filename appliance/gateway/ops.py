@@ -7,6 +7,7 @@ from aiohttp import web
 from appliance import __version__, metrics
 from appliance.gateway.fleet import Fleet
 from appliance.gateway.noted import Noting
+from appliance.gateway.probing import Prober
 from appliance.gateway.render import NOT_READY, json_response
 from appliance.workqueue.broker import Broker
 from appliance.workqueue.publisher import Publisher
@@ -15,8 +16,9 @@ from appliance.workqueue.publisher import Publisher
 class Ops:
     """The handlers; none of them touches a device."""
 
-    def __init__(self, fleet: Fleet, broker: Broker, publisher: Publisher, noting: Noting) -> None:
+    def __init__(self, fleet: Fleet, prober: Prober, broker: Broker, publisher: Publisher, noting: Noting) -> None:
         self._fleet = fleet
+        self._prober = prober
         self._broker = broker
         self._publisher = publisher
         self._noting = noting
@@ -43,7 +45,7 @@ class Ops:
             return "Shutting down."
         if not self._broker.is_connected:
             return "The queue is not connected."
-        return self._fleet.not_ready()
+        return self._fleet.not_ready() or self._prober.not_proven()
 
     async def health(self, request: web.Request) -> web.Response:
         """Always 200: the answer is the body. `status` is ok, degraded or unavailable."""

@@ -39,6 +39,8 @@ class WorkerBeat:
     engines: dict[str, dict[str, Any]]
     held_items: int
     counters: dict[str, float]
+    lanes: list[tuple[str, str, str, int]] = field(default_factory=list)
+    """What became of items, by lane: what, model, class, how many so far."""
 
 
 @dataclass(frozen=True)

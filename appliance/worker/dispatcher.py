@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 
 from appliance import log
@@ -46,6 +46,8 @@ class Dispatcher:
         set_aside: Callable[[Delivery, str, int], None],
         clock: Callable[[], float],
     ) -> None:
+        self.lanes: Counter[tuple[str, str, str]] = Counter()
+        """What was re-run, set aside and dropped, by what, model and class."""
         self.holding = {klass: Holding() for klass in CLASSES}
         self.paces: defaultdict[str, Pace] = defaultdict(Pace)
         self.counters = dict.fromkeys(
@@ -156,6 +158,7 @@ class Dispatcher:
     def _give_up(self, job: Job) -> None:
         job.is_over = True
         self._jobs.pop(job.delivery.item.item_id, None)
+        self.lanes["dropped", job.key.model_id, job.key.klass] += 1
         self._drop(job.delivery)
 
     def _drop_over(self) -> None:
@@ -252,11 +255,14 @@ class Dispatcher:
         self._suspect(batch, error)
         again, guilty = batcher.after_failure(batch)
         self._again.extend(again)
-        self.counters["rerun"] += sum(len(one.pieces) for one in again)
+        rerun = sum(len(one.pieces) for one in again)
+        self.counters["rerun"] += rerun
+        self.lanes["rerun", batch.key.model_id, batch.key.klass] += rerun
         for piece in guilty:
             if not piece.job.is_over:
                 piece.job.is_over = True
                 self.counters["quarantined"] += 1
+                self.lanes["quarantined", batch.key.model_id, batch.key.klass] += 1
                 self._jobs.pop(piece.job.delivery.item.item_id, None)
                 self._set_aside(piece.job.delivery, str(error), piece.index)
         self._release(guilty)

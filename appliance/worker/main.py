@@ -95,6 +95,7 @@ class Worker:
             self._answer([(delivery, failure(item.item_id, error))])
         elif delivery.waited_s * 1e3 > item.remaining_ms or item.item_id in self._cancelled:
             self._dispatcher.counters["expired"] += 1
+            self._dispatcher.lanes["dropped", item.model_id, item.klass] += 1
             self._drop(delivery)
         elif self._condemned and subjects.stored_id(delivery.ack_subject) in self._condemned:
             self._set_aside(delivery, "two workers died while they turned it into tokens", -1)
@@ -226,6 +227,7 @@ class Worker:
             engines=engines,
             held_items=len(self._held),
             counters={**self._dispatcher.counters, "engine_restarts": float(self._residency.restarts)},
+            lanes=[(*lane, count) for lane, count in self._dispatcher.lanes.items()],
         )
 
     async def _drain(self) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from appliance import log
 from appliance.config import Config
 from appliance.errors import ApplianceError, BodyTooLarge, Overloaded, Unavailable
+from appliance.metrics import LANES
 from appliance.wire import items, subjects
 from appliance.wire.items import WorkItem
 from appliance.workqueue.broker import Broker
@@ -51,7 +52,6 @@ class Publisher:
         self._reaper: asyncio.Task[None] | None = None
         self.republished = 0
         self.duplicates = 0
-        self.abandoned = 0
 
     async def start(self) -> None:
         await self._broker.listen(f"{self._acks}*", self._on_ack)
@@ -80,6 +80,7 @@ class Publisher:
         expires_at = self._clock() + item.remaining_ms / 1e3
         held = Held(item, lane, key, expires_at, asyncio.get_running_loop().create_future())
         self._held[item.item_id] = held
+        LANES.count("admitted", item.model_id, item.klass)
         self.windows.enter(held)
         return held
 
@@ -106,7 +107,7 @@ class Publisher:
         if self._held.pop(held.item_id, None) is None:
             return
         held.answer.cancel()
-        self.abandoned += 1
+        _count("abandoned", held)
         if held.payload:
             self._abandoned.append(held)
             self._has_abandoned.set()
@@ -144,6 +145,11 @@ class Publisher:
         except Unavailable:
             pass  # the sweeper sends it again; the caller's deadline is the limit
 
+    def _send_again(self, held: Held) -> None:
+        self.republished += 1
+        _count("republished", held)
+        self._send(held)
+
     def _on_ack(self, subject: str, reply: str, data: bytes, headers: bytes) -> None:
         held = self._unacked.get(int(subject.rpartition(".")[2]))
         if held is None:
@@ -170,6 +176,7 @@ class Publisher:
             return
         if not held.answer.done():
             held.answer.set_exception(error)
+        _count("failed", held)
         self.windows.leave(held)
 
     def _on_results(self, subject: str, reply: str, data: bytes, headers: bytes) -> None:
@@ -178,10 +185,12 @@ class Publisher:
             held = self._held.pop(result.item_id, None)
             if held is None:
                 self.duplicates += 1
+                LANES.count("duplicated", "unknown", "unknown")  # the item that would tell is gone
                 continue
             self._unacked.pop(held.number, None)
             if not held.answer.done():
                 held.answer.set_result(result)
+            _count("failed" if result.error_code else "answered", held)
             self.windows.leave(held)
         self._broker.post(reply, b"")
 
@@ -194,8 +203,7 @@ class Publisher:
             before = self._clock() - self._queue.publish_timeout_s
             late = [held for held in self._unacked.values() if held.sent_at < before]
             for held in late:
-                self.republished += 1
-                self._send(held)
+                self._send_again(held)
 
     async def _has_stream(self) -> bool:
         """Make the stream anew if a publish found it missing; False where that does not work yet."""
@@ -213,11 +221,14 @@ class Publisher:
         await self._broker.ensure_live(self._queue, self._longest_timeout_s)
         for held in list(self._held.values()):
             if held.payload:  # the others still wait for their turn
-                self.republished += 1
-                self._send(held)
+                self._send_again(held)
 
 
 def _sequence(ack: bytes) -> int:
     """Return the sequence number in a publish ack, `{"stream":"LIVE","seq":7}`, without parsing the rest."""
     found = _SEQUENCE.search(ack)
     return int(found[1]) if found else 0
+
+
+def _count(what: str, held: Held) -> None:
+    LANES.count(what, held.item.model_id, held.item.klass)

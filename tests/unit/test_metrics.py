@@ -35,3 +35,17 @@ def test_times_fall_into_cumulative_buckets() -> None:
     assert (buckets["0.001"], buckets["0.02"], buckets["0.05"], buckets["60.0"], buckets["+Inf"]) == (1, 2, 3, 3, 4)
     assert next(s.value for s in samples if s.name.endswith("_sum")) == 100.0505
     assert next(s.value for s in samples if s.name.endswith("_count")) == 4
+
+
+def test_each_promise_has_a_counter_by_lane_whoever_counts_it() -> None:
+    lanes = metrics.Lanes()
+    lanes.count("admitted", "m", "bulk", 3)
+    lanes.elsewhere = lambda: {("rerun", "m", "interactive"): 2}
+    registry = CollectorRegistry()
+    registry.register(lanes)
+    families = {f.name: f for f in text_string_to_metric_families(generate_latest(registry).decode())}
+    assert set(families) == {f"appliance_lane_{what}" for what in metrics.Lanes.MEANINGS}
+    (admitted,) = families["appliance_lane_admitted"].samples
+    assert (admitted.labels, admitted.value) == ({"model": "m", "class": "bulk"}, 3)
+    (rerun,) = families["appliance_lane_rerun"].samples
+    assert (rerun.labels, rerun.value) == ({"model": "m", "class": "interactive"}, 2)
