@@ -1,13 +1,14 @@
 # make run     set up, fetch the starter model, start on 127.0.0.1:8080 (Ctrl-C drains)
 # make test    everything the tests need, and all of them
 # make check   ruff, mypy --strict, the layer test
-# make bench   speed and size against their limits; results in bench/results/
+# make bench   speed and size against their limits, and the promises of the queue; results in bench/results/
+# make soak    twenty minutes of everything at once; MINUTES=1440 is a day
 
 PYTHON ?= python3
 STARTER := data/models/all-minilm-l6-v2/model.toml
 PIP := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test check bench clean
+.PHONY: run test check bench soak clean
 
 run: .venv/.installed $(STARTER)
 	.venv/bin/appliance run --data ./data
@@ -26,6 +27,10 @@ check: .venv-dev/.installed
 
 bench: .venv/.installed .venv-dev/.installed $(STARTER)
 	.venv-dev/bin/python -m bench
+	.venv-dev/bin/python -m bench.discipline
+
+soak: .venv-dev/.installed
+	.venv-dev/bin/python -m bench.soak --minutes $(or $(MINUTES),20)
 
 # The appliance's own environment holds nothing but what it needs; the tools of its developers live in another.
 .venv/.installed: pyproject.toml constraints.txt

@@ -150,10 +150,10 @@ def _link_or_copy(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def make_fake_model(folder: Path) -> Path:
-    """Write a model of the fake runtime that takes no time."""
+def make_fake_model(folder: Path, script: str = "") -> Path:
+    """Write a model of the fake runtime; without a script (the section [fake]) it takes no time."""
     folder.mkdir(parents=True)
-    (folder / "model.toml").write_text(_FAKE, encoding="utf-8")
+    (folder / "model.toml").write_text(_FAKE + script, encoding="utf-8")
     return folder
 
 

@@ -24,13 +24,12 @@ PEERS_INTRO = (
 Table = Sequence[Sequence[str]]
 
 
-def terminal(rows: list[Row]) -> str:
+def terminal(rows: list[Row], with_peers: bool = True) -> str:
     """Return the tables in fixed-width letters."""
     parts = [
         _fixed([_HEADER, *map(_cells, rows)]),
         _fixed([_PROCESS_HEADER, *_process_cells(rows)]),
-        PEERS_INTRO,
-        _fixed([_PEERS_HEADER, *_PEERS]),
+        *((PEERS_INTRO, _fixed([_PEERS_HEADER, *_PEERS])) if with_peers else ()),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -100,6 +99,15 @@ def write(out: Path, rows: list[Row], facts: dict[str, str]) -> None:
     found = {"facts": facts, "rows": [row.as_json() for row in rows]}
     (out / "results.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     (out / "results.md").write_text(_document(rows, facts), encoding="utf-8")
+
+
+def write_table(path: Path, title: str, rows: list[Row], facts: dict[str, str]) -> None:
+    """Write one table, as Markdown and beside it as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parts = [f"# {title}", _markdown([_HEADER, *map(_cells, rows)]), _markdown([("", ""), *facts.items()])]
+    path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    found = {"facts": facts, "rows": [row.as_json() for row in rows]}
+    path.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 def _document(rows: list[Row], facts: dict[str, str]) -> str:
