@@ -15,8 +15,8 @@ from aiohttp.web_protocol import RequestHandler
 
 from appliance import log
 from appliance.config import Server
-from appliance.errors import TooManyConnections
-from appliance.gateway.render import raw_error
+from appliance.errors import BadRequest, Internal, TooManyConnections
+from appliance.gateway.render import error_response, raw_error
 
 _log = log.Logger("connections")
 
@@ -61,7 +61,7 @@ class Connections:
             is_full = same >= self._settings.max_connections_per_address
         if is_full:
             return None
-        return self._server()
+        return _Handler(self._server, loop=asyncio.get_running_loop(), **self._server._kwargs)
 
     async def sweep(self) -> None:
         """Run until cancelled."""
@@ -93,6 +93,29 @@ class Connections:
         elif now - seen.unsent_since > self._settings.write_timeout_s:
             return "does not read its answer"
         return ""
+
+
+class _Handler(RequestHandler):
+    """aiohttp's own, but for its words about a head that is no HTTP: ours are JSON, and quote nothing of it."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if status >= 500:
+            _log.error("request", exc, state="not handled")
+            response = error_response(Internal("Something went wrong here; the log has it."))
+        else:
+            response = error_response(
+                BadRequest("The head of the request is no valid HTTP/1.1, or a line of it is over 8 KiB.")
+            )
+        response.force_close()
+        return response
 
 
 class _Gate(asyncio.Protocol):

@@ -86,8 +86,11 @@ class Publisher:
 
     def _send_first(self, held: Held) -> None:
         """Send what has its turn now: the time that it waited is missing to the workers."""
+        item = held.item
         remaining_ms = max(0, int((held.expires_at - self._clock()) * 1e3))
-        held.payload = items.pack_item(held.item._replace(remaining_ms=remaining_ms))
+        if remaining_ms < item.remaining_ms - 1:  # it waited
+            item = item._replace(remaining_ms=remaining_ms)
+        held.payload = items.pack_item(item)
         if len(held.payload) > MAX_PAYLOAD_BYTES - 1024:
             size = len(held.payload)
             self._fail(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -227,6 +228,26 @@ def test_a_header_that_cannot_be_is_refused_and_the_server_goes_on(office: Appli
     connection.close()
     assert 400 <= status < 500 or status == 501
     assert office.get("/v1/models").status == 200
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /v1/models HTTP/1.1\r\nHost: a\r\nX-Long: " + b"x" * 20_000 + b"\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS, as a browser told https:// sends
+        b"POST /v1/embeddings HTTP/1.1\r\nHost: a\r\nContent-Length: many\r\n\r\n",
+        b"nonsense\r\n\r\n",
+    ],
+)
+def test_a_head_that_is_no_http_is_answered_in_json_too(office: Appliance, head: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", office.port), timeout=10) as sock:
+        sock.sendall(head)
+        answer = b"".join(iter(lambda: sock.recv(65536), b""))
+    start, _, body = answer.partition(b"\r\n\r\n")
+    assert start.startswith(b"HTTP/1.")
+    assert b" 400 " in start
+    assert json.loads(body)["error"]["code"] == "invalid_request"
+    assert b"xxx" not in body
 
 
 def test_after_all_of_it_nothing_has_restarted_and_everything_is_well(office: Appliance) -> None:
