@@ -20,6 +20,8 @@ class Held:
     payload: bytes = b""
     """The packed item once it was sent, so that a second time sends the same; empty while it waits for its turn."""
     is_in_window: bool = False
+    start: float = 0.0
+    """Its place in its lane's order, in units of cost."""
     sent_at: float = 0.0
     number: int = 0
     sequence: int = 0

@@ -1,8 +1,9 @@
 """How much of each lane's work is in the queue at once. What is over waits here, and keys take turns by cost.
 
 So a newcomer has only the window before it, whatever another key has handed in. The order is start-time fair queuing
-(Goyal, Vin, Cheng 1996): an item's tag is the later of the lane's present and the end of its key's last item, that end
-is cost later, and the least tag goes next.
+(Goyal, Vin, Cheng 1996): an item's start is the later of the lane's present and the end of its key's last item, the end
+is cost later, and the least start goes next. The present is the start of what was answered last, so a key that filled
+the window before another came has that counted.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 
 from appliance.workqueue.held import Held
 
+_FEW_KEYS = 1000
 _UNKNOWN_LIMIT = 20_000.0
 """Tokens in the queue while no worker has told yet how much it takes."""
 
@@ -29,6 +31,7 @@ class Window:
         self.waiting_of: defaultdict[str, int] = defaultdict(int)
         self._queue: list[tuple[float, int, Held]] = []
         self._ends: dict[str, float] = {}
+        self._ends_left = 0
         self._now = 0.0
         self._count = 0
         self._gone = 0
@@ -43,13 +46,13 @@ class Window:
 
     def enter(self, held: Held) -> bool:
         """Return True where there is room now; else it waits for its turn."""
+        held.start = max(self._now, self._ends.get(held.key, 0.0))
+        self._ends[held.key] = held.start + held.cost
         if not self._queue and self._has_room(held):
             self._let_in(held)
             return True
-        start = max(self._now, self._ends.get(held.key, 0.0))
-        self._ends[held.key] = start + held.cost
         self._count += 1
-        heapq.heappush(self._queue, (start, self._count, held))
+        heapq.heappush(self._queue, (held.start, self._count, held))
         self.waiting += held.cost
         self.waiting_of[held.key] += held.cost
         return False
@@ -59,6 +62,8 @@ class Window:
         if held.is_in_window:
             held.is_in_window = False
             self.outstanding -= held.cost
+            self._now = max(self._now, held.start)
+            self._forget_ends()
         else:
             self._no_longer_waits(held)
             self._gone += 1
@@ -68,7 +73,7 @@ class Window:
     def next(self) -> Iterator[Held]:
         """Yield those whose turn it is, as far as there is room."""
         while self._queue:
-            start, _, held = self._queue[0]
+            held = self._queue[0][2]
             if held.answer.done():
                 heapq.heappop(self._queue)
                 self._gone -= 1
@@ -76,12 +81,9 @@ class Window:
             if not self._has_room(held):
                 return
             heapq.heappop(self._queue)
-            self._now = start
             self._no_longer_waits(held)
             self._let_in(held)
             yield held
-        self._ends.clear()
-        self._now = 0.0
 
     def _has_room(self, held: Held) -> bool:
         return not self.outstanding or self.outstanding + held.cost <= self.limit
@@ -95,6 +97,15 @@ class Window:
         self.waiting_of[held.key] -= held.cost
         if not self.waiting_of[held.key]:
             del self.waiting_of[held.key]
+
+    def _forget_ends(self) -> None:
+        """Drop what makes no difference any more: who is served up to the present has nothing counted against it."""
+        if not self.outstanding and not self._queue:
+            self._ends.clear()
+            self._now = 0.0
+        elif len(self._ends) > 2 * self._ends_left + _FEW_KEYS:
+            self._ends = {key: end for key, end in self._ends.items() if end > self._now}
+            self._ends_left = len(self._ends)
 
     def _tidy(self) -> None:
         """Drop what nobody waits for: a crowd that hung up must not be kept until its turn."""

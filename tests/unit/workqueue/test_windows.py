@@ -71,6 +71,29 @@ def test_keys_take_turns_by_cost_not_by_number() -> None:
     run(100, scenario)
 
 
+def test_who_filled_the_window_first_has_that_counted() -> None:
+    async def scenario(bench: Bench) -> None:
+        for _ in range(100):
+            bench.enter("early", 10)
+        for _ in range(100):
+            bench.enter("late", 10)
+        for done in range(60):
+            bench.answer(bench.sent[done])
+        keys = Counter(held.key for held in bench.sent)
+        assert keys["early"] == keys["late"] == 35
+
+    run(100, scenario)
+
+
+def test_what_is_over_is_forgotten() -> None:
+    async def scenario(bench: Bench) -> None:
+        for number in range(1000):
+            bench.answer(bench.enter(f"key {number}", 10))
+        assert not bench.windows.lanes[LANE]._ends
+
+    run(100, scenario)
+
+
 def test_an_item_over_the_whole_window_goes_alone() -> None:
     async def scenario(bench: Bench) -> None:
         first, second = bench.enter("a", 1000), bench.enter("a", 1000)
