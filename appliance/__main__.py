@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from appliance.cli import check_config, drain, models, quarantine, run, status, version
+from appliance.cli import check_config, drain, jobs, models, quarantine, run, status, version
 from appliance.cli.configuration import SYSTEM_CONFIG, read_config
 from appliance.config import Config
 from appliance.errors import ApplianceError, ConfigError
@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
     )
     common.add_argument("--data", metavar="DIR", help="data folder, instead of data.dir")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for group in (run, drain, status, models, quarantine, check_config, version):
+    for group in (run, drain, status, models, jobs, quarantine, check_config, version):
         group.add_parser(commands, common)
     return top
 

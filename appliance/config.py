@@ -119,6 +119,28 @@ class Queue:
 
 
 @dataclass(frozen=True)
+class Jobs:
+    max_items: int = _setting(
+        50_000, "Items of accepted jobs that wait in one lane; a job over it is refused with 429.", low=1, high=10**6
+    )
+    max_bytes: int = _setting(
+        2048 * MIB, "Disk for what waits; a job over it is refused with 429.", low=MIB, high=1024 * 1024 * MIB
+    )
+    max_results_bytes: int = _setting(
+        8192 * MIB,
+        "Disk for results; a job whose results might not fit is refused with 429.",
+        low=MIB,
+        high=1024 * 1024 * MIB,
+    )
+    results_kept_s: float = _setting(
+        7 * 86400.0, "A job and its results are forgotten this long after it was accepted.", low=1, high=366 * 86400
+    )
+    min_free_disk_bytes: int = _setting(
+        1024 * MIB, "With less free disk than this, jobs are refused with 503.", low=0, high=1024 * 1024 * MIB
+    )
+
+
+@dataclass(frozen=True)
 class Worker:
     devices: tuple[str, ...] = _setting(
         ("auto",),
@@ -208,6 +230,7 @@ class Config:
     server: Server = field(default_factory=Server)
     data: Data = field(default_factory=Data)
     queue: Queue = field(default_factory=Queue)
+    jobs: Jobs = field(default_factory=Jobs)
     worker: Worker = field(default_factory=Worker)
     engine: Engine = field(default_factory=Engine)
     supervisor: Supervisor = field(default_factory=Supervisor)

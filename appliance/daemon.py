@@ -30,6 +30,7 @@ from appliance.supervisor.supervisor import Keeper, Supervisor
 from appliance.wire import heartbeat, launch, subjects
 from appliance.wire.heartbeat import DaemonBeat
 from appliance.wire.launch import Launch
+from appliance.workqueue import disk
 from appliance.workqueue.broker import Broker
 
 _log = log.Logger("daemon")
@@ -89,13 +90,14 @@ class Daemon:
         return devices
 
     async def _serve(self, devices: list[str], stop: asyncio.Event) -> None:
-        nats = NatsServer.plan(self._config.queue, self._config.queue_dir, self._config.run_dir)
+        nats = NatsServer.plan(self._config.queue, self._config.queue_dir, self._config.run_dir, self._config.jobs)
         if not await self._supervisor.start(self._keeper(nats.process)):
             raise StartError(f"nats-server did not start; its own words are in {nats.log_path}.")
         broker = self._broker = Broker(nats.login("daemon"), "daemon")
         await broker.start()
         await broker.ensure_live(self._config.queue, self._config.server.longest_timeout_s)
         await broker.ensure_quarantine()
+        await disk.keep_streams(broker, self._config.jobs)
         # Workers before gateways, so that gateways stop first: what they still hold needs workers to be answered.
         keepers = [self._keeper(partial(self._worker, device, nats)) for device in devices]
         keepers += [

@@ -102,6 +102,12 @@ class ModelNotFound(ApplianceError):
     code = "model_not_found"
 
 
+class JobNotFound(ApplianceError):
+    """No job of that id is there, or it is another key's."""
+
+    code = "job_not_found"
+
+
 # -- raised along the queue: the client reads these ------------------------------------------
 
 
@@ -131,6 +137,12 @@ class Unavailable(ApplianceError):
     """Nothing can take the work at the moment: starting, draining, or every device is out."""
 
     code = "unavailable"
+
+
+class ModelReplaced(ApplianceError):
+    """The model's content changed since a job was accepted; its vectors would not go with the others."""
+
+    code = "model_replaced"
 
 
 class DeadlineExceeded(ApplianceError):

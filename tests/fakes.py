@@ -86,7 +86,7 @@ class FakeBroker:
         pairs = dict(line.split(": ", 1) for line in headers.decode().split("\r\n")[1:] if line)
         self.published.append(Published(subject, data, reply, pairs or None))
 
-    async def request(self, subject: str, data: bytes, timeout_s: float) -> bytes | None:
+    async def request(self, subject: str, data: bytes, timeout_s: float, headers: bytes = b"") -> bytes | None:
         self.requested.append((subject, data))
         answer = self.answers.pop(0) if self.answers else b""
         if isinstance(answer, Exception):
@@ -109,7 +109,7 @@ class FakeBroker:
     async def ensure_live(self, queue: Queue, longest_timeout_s: float) -> None:
         self.streams_made += 1
 
-    async def ensure_lane(self, lane: str, ack_wait_s: float) -> None:
+    async def ensure_lane(self, lane: str, ack_wait_s: float, stream: str = "LIVE") -> None:
         self.lanes_made.append(lane)
 
     def sent(self, verb: bytes) -> list[str]:

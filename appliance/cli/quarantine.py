@@ -1,23 +1,16 @@
-"""appliance quarantine: what was set aside because it failed again and again; look, try again, or drop it.
-
-Talks to the broker of the running appliance with the login that the daemon keeps in its run folder (0600), so it needs
-the daemon's own rights to the data folder, and no more.
-"""
+"""appliance quarantine: what was set aside because it failed again and again; look, try again, or drop it."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import json
-import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from appliance.cli.queue import connected
 from appliance.config import Config
-from appliance.errors import ApplianceError, StartError
-from appliance.supervisor.nats_server import ADMIN_LOGIN
-from appliance.wire.launch import BrokerLogin
-from appliance.workqueue.broker import Broker
+from appliance.errors import ApplianceError
 from appliance.workqueue.quarantine import Entry, Quarantine, content, describe
 
 Action = Callable[[Quarantine, argparse.Namespace], Awaitable[int]]
@@ -40,31 +33,11 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _handler(action: Action) -> Callable[[argparse.Namespace, Config], int]:
-    def handle(args: argparse.Namespace, config: Config) -> int:
-        return asyncio.run(_with_quarantine(action, args, config))
+    async def handle(args: argparse.Namespace, config: Config) -> int:
+        async with connected(config) as broker:
+            return await action(Quarantine(broker), args)
 
-    return handle
-
-
-async def _with_quarantine(action: Action, args: argparse.Namespace, config: Config) -> int:
-    path = config.run_dir / ADMIN_LOGIN
-    try:
-        login = BrokerLogin(**json.loads(path.read_text()))
-    except OSError as exc:
-        raise StartError(
-            f"{path} cannot be read: {exc.strerror}. Is the appliance running, and is this its user?"
-        ) from exc
-    broker = Broker(login, f"cli-{os.getpid()}")
-    try:
-        await asyncio.wait_for(broker.start(), 5.0)
-    except (asyncio.TimeoutError, OSError) as exc:
-        raise StartError(
-            "The appliance's queue does not answer. Is the appliance running? See `appliance status`."
-        ) from exc
-    try:
-        return await action(Quarantine(broker), args)
-    finally:
-        await broker.stop()
+    return lambda args, config: asyncio.run(handle(args, config))
 
 
 async def _list(quarantine: Quarantine, args: argparse.Namespace) -> int:

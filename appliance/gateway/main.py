@@ -20,6 +20,7 @@ from appliance.gateway.asking import Asker
 from appliance.gateway.body import Room
 from appliance.gateway.connections import Connections
 from appliance.gateway.fleet import Fleet
+from appliance.gateway.jobs import Jobs
 from appliance.gateway.joining import Joining
 from appliance.gateway.noted import Noting
 from appliance.gateway.openai import OpenAI
@@ -30,7 +31,9 @@ from appliance.supervisor.child import Control, run_child, stop_event
 from appliance.wire import heartbeat, subjects
 from appliance.wire.launch import Launch
 from appliance.workqueue.broker import Broker
+from appliance.workqueue.jobs import JobStore
 from appliance.workqueue.publisher import Publisher
+from appliance.workqueue.sweep import Sweep
 
 _log = log.Logger("gateway")
 
@@ -73,9 +76,9 @@ class Gateway:
         self._broker.post(subjects.TELL, b"")
         runner = await self._listen()
         self._control.report("ready")
-        background = [
-            asyncio.create_task(t) for t in (self._watch_catalog(), self._connections.sweep(), self._prober.run())
-        ]
+        job_sweep = Sweep(self._broker, JobStore(self._broker), self._bulk_lanes, time.monotonic)
+        watches = (self._watch_catalog(), self._connections.sweep(), self._prober.run(), job_sweep.run())
+        background = [asyncio.create_task(t) for t in watches]
         retire = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, retire.set)
         await asyncio.wait(
@@ -110,6 +113,7 @@ class Gateway:
         app = web.Application(middlewares=[self._noting.middleware()], client_max_size=server.max_body_bytes)
         openai = OpenAI(self._catalog, self._fleet, Joining(asker), self._room, server)
         app.add_routes(openai.routes())
+        app.add_routes(Jobs(openai.question, self._catalog, self._broker, self._room, self._launch.config).routes())
         self._prober = Prober(asker, self._fleet, self._catalog)
         app.add_routes(Ops(self._fleet, self._prober, self._broker, self._publisher, self._noting).routes())
         # A handler is cancelled when its client hangs up: work whose caller is gone is not run.
@@ -135,6 +139,9 @@ class Gateway:
     def _on_beat(self, subject: str, reply: str, data: bytes, headers: bytes) -> None:
         self._fleet.on_beat(data)
         self._admission.follow(self._catalog.models)
+
+    def _bulk_lanes(self) -> set[str]:
+        return {subjects.lane(model.name, subjects.BULK) for model in self._catalog.models}
 
     async def _watch_catalog(self) -> None:
         while True:

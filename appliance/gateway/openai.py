@@ -49,13 +49,14 @@ class OpenAI:
     async def embeddings(self, request: web.Request) -> web.Response:
         """Embed strings or token arrays. Unknown fields are ignored, as OpenAI's own servers do."""
         body, fields = await read_json(request, self._server.body_timeout_s, self._room)
-        question, encode = self._question(fields, terms_of(request, body, self._server))
+        question, encode = self.question(fields, terms_of(request, body, self._server))
         answer = await self._joining.ask(question)
         note: Note = request[NOTE]
         note.model, note.inputs, note.tokens = question.model.name, len(answer.outputs), sum(answer.tokens)
         return _embeddings(question.model.name, answer, note.tokens, encode)
 
-    def _question(self, fields: Fields, terms: Terms) -> tuple[Question, Callable[[bytes], Any]]:
+    def question(self, fields: Fields, terms: Terms) -> tuple[Question, Callable[[bytes], Any]]:
+        """Return what a body asks, and how its outputs are to be written. Raises what a bad request is told."""
         model = self._model(fields.get("model"))
         if "embed" not in model.operations or model.embed is None:
             raise OperationNotSupported(
@@ -153,13 +154,13 @@ def _as_base64(vector: bytes) -> orjson.Fragment:
     return orjson.Fragment(b'"%b"' % b2a_base64(vector, newline=False))
 
 
-def _as_floats(vector: bytes) -> tuple[float, ...]:
+def as_floats(vector: bytes) -> tuple[float, ...]:
     return struct.unpack(f"<{len(vector) // 4}f", vector)
 
 
 def _encoding(value: Any) -> Callable[[bytes], Any]:
     if value is None or value == "float":
-        return _as_floats
+        return as_floats
     if value == "base64":
         return _as_base64
     raise BadRequest("encoding_format must be float or base64.", param="encoding_format")

@@ -15,6 +15,7 @@ _STATUS: dict[type[ApplianceError], int] = {
     errors.UnsupportedMedia: 415,
     errors.BodyTooLarge: 413,
     errors.ModelNotFound: 404,
+    errors.JobNotFound: 404,
     errors.TooManyConnections: 503,
     errors.Overloaded: 429,
     errors.TooSlow: 408,
@@ -26,6 +27,7 @@ _STATUS: dict[type[ApplianceError], int] = {
     ApplianceError: 500,
 }
 
+ACCEPTED = 202
 NOT_READY = 503
 CLIENT_GONE = 499
 """In the log and the metrics only: whoever hung up receives nothing."""

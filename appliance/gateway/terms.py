@@ -43,12 +43,12 @@ def terms_of(request: web.Request, body: bytes, server: Server) -> Terms:
     if once and not _ONCE.fullmatch(once):
         raise BadRequest(f"{_ONCE_HEADER} must be 1 to 255 printable ASCII characters.", param=_ONCE_HEADER)
     authorization = headers.get("Authorization")
-    key = _hashed(authorization) if authorization is not None else request.remote or ""
+    key = hashed(authorization) if authorization is not None else request.remote or ""
     return Terms(key, klass, timeout_of(headers, server.request_timeout_s, server.longest_timeout_s), body, once)
 
 
 @lru_cache(maxsize=4096)
-def _hashed(authorization: str) -> str:
+def hashed(authorization: str) -> str:
     """A key is known by its hash, so that none is in any table, log or crash."""
     return hashlib.sha256(authorization.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 

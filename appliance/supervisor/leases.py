@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Callable
 
 SLOT_BYTES = 256
 SLOTS = 4096
@@ -53,9 +54,9 @@ class Leases:
         if slot is not None:
             self._memory[slot * SLOT_BYTES + 1] = is_touched
 
-    def clear(self) -> None:
-        """Forget all: the broker that leased them lives no more."""
-        for ack_subject in list(self._slots):
+    def clear(self, is_kept: Callable[[str], bool]) -> None:
+        """Forget what died with the broker that leased it: all but what `is_kept` says is on disk."""
+        for ack_subject in [one for one in self._slots if not is_kept(one)]:
             self.remove(ack_subject)
 
     def held(self) -> dict[str, bool]:

@@ -12,30 +12,44 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from appliance.config import Queue
+from appliance.config import Jobs, Queue
 from appliance.errors import StartError
 from appliance.supervisor.process import Process
 from appliance.wire.launch import BrokerLogin
-from appliance.wire.subjects import CANCELS, LIVE, QUARANTINE, TELL
+from appliance.wire.subjects import CANCELS, JOBRESULTS, JOBS, LIVE, QUARANTINE, TELL
 
 ADMIN_LOGIN = "admin.json"
 """In the run folder, 0600: the daemon's own login, for the command line of whoever may read it."""
 
+_DEFAULTS = Jobs()
+
 ROLES = ("daemon", "gateway", "worker")
 
 _STREAM_API = (f"$JS.API.STREAM.INFO.{LIVE}", f"$JS.API.STREAM.CREATE.{LIVE}")
-_CONSUMER_API = (
-    f"$JS.API.CONSUMER.CREATE.{LIVE}.>",
-    f"$JS.API.CONSUMER.INFO.{LIVE}.>",
-    f"$JS.API.CONSUMER.MSG.NEXT.{LIVE}.>",
+_CONSUMER_API = tuple(
+    f"$JS.API.CONSUMER.{verb}.{stream}.>" for stream in (LIVE, JOBS) for verb in ("CREATE", "INFO", "MSG.NEXT")
 )
 # Both ack subject forms: v1 is the default of nats-server 2.15, v2 is announced.
-_ACKS = (f"$JS.ACK.{LIVE}.>", f"$JS.ACK.*.*.{LIVE}.>")
+_ACKS = tuple(f"$JS.ACK.{form}{stream}.>" for stream in (LIVE, JOBS) for form in ("", "*.*."))
+# Jobs' streams are the daemon's to make; gateways fill and empty them, workers add results.
+_JOBS_API = (
+    *(f"$JS.API.STREAM.{verb}.{stream}" for stream in (JOBS, JOBRESULTS) for verb in ("INFO", "PURGE")),
+    f"$JS.API.STREAM.MSG.GET.{JOBRESULTS}",
+    f"$JS.API.DIRECT.GET.{JOBRESULTS}.>",
+)
 
 PUBLISH = {
     "daemon": (">",),
-    "gateway": (f"{LIVE}.>", *_STREAM_API, f"$JS.API.STREAM.MSG.DELETE.{LIVE}", "hb.>", CANCELS, TELL),
-    "worker": (f"{QUARANTINE}.>", "r.>", "hb.>", *_STREAM_API, *_CONSUMER_API, *_ACKS),
+    "gateway": (
+        *(f"{stream}.>" for stream in (LIVE, JOBS, JOBRESULTS)),
+        *_STREAM_API,
+        f"$JS.API.STREAM.MSG.DELETE.{LIVE}",
+        *_JOBS_API,
+        "hb.>",
+        CANCELS,
+        TELL,
+    ),
+    "worker": (f"{QUARANTINE}.>", f"{JOBRESULTS}.item.>", "r.>", "hb.>", *_STREAM_API, *_CONSUMER_API, *_ACKS),
 }
 SUBSCRIBE = {
     "daemon": (">",),
@@ -77,11 +91,12 @@ class NatsServer:
     queue: Queue
     queue_dir: Path
     run_dir: Path
+    jobs: Jobs = _DEFAULTS
 
     @classmethod
-    def plan(cls, queue: Queue, queue_dir: Path, run_dir: Path) -> NatsServer:
+    def plan(cls, queue: Queue, queue_dir: Path, run_dir: Path, jobs: Jobs = _DEFAULTS) -> NatsServer:
         """Choose a port and 256-bit passwords. Starts nothing."""
-        return cls(free_port(), {role: secrets.token_urlsafe(32) for role in ROLES}, queue, queue_dir, run_dir)
+        return cls(free_port(), {role: secrets.token_urlsafe(32) for role in ROLES}, queue, queue_dir, run_dir, jobs)
 
     @property
     def log_path(self) -> Path:
@@ -147,6 +162,9 @@ class NatsServer:
                     "store_dir": str(self.queue_dir.resolve()),
                     # Twice: the server counts a stream's limit again when somebody asks for a stream that is there.
                     "max_memory_store": 2 * self.queue.max_memory_bytes,
+                    # Said, since the server's own guess is a part of the free disk, on which a stream may not fit.
+                    "max_file_store": 2 * (self.jobs.max_bytes + self.jobs.max_results_bytes) + (1 << 30),
+                    # A power cut loses nothing that was confirmed. It does not concern LIVE, which is in memory.
                     "sync_interval": "always",
                 },
                 "authorization": {"users": users},

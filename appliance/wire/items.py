@@ -25,7 +25,8 @@ class WorkItem(NamedTuple):
 
     `inputs` are texts or token ids (no special tokens needed); `remaining_ms` is the time left until the
     caller gives up, counted from the moment of publishing, since clocks of boxes differ; `cost` is `cost_of(inputs)`,
-    in which gateways count backlogs and workers measure their pace.
+    in which gateways count backlogs and workers measure their pace. `content_hash` is the model's that is meant, "" for
+    any. An item of an accepted job has no gateway: nobody waits on a line, and its result is stored.
     """
 
     item_id: str
@@ -39,13 +40,19 @@ class WorkItem(NamedTuple):
     remaining_ms: int
     cost: int = 0
     klass: str = INTERACTIVE
+    content_hash: str = ""
+
+    @property
+    def is_job(self) -> bool:
+        return not self.gateway_id
 
 
 class WorkResult(NamedTuple):
     """One item's answer: per input its output (the operation's own bytes) and its token count, or an error.
 
     `content_hash` is the model's, so that no answer can come from another model than the one asked.
-    `failed_input` is the index in the item's inputs that an error is about, or -1.
+    `failed_input` is the index in the item's inputs that an error is about, or -1. In a job each input stands for
+    itself: `errors` lists (index, code, message) of those that failed among good ones; their outputs are empty.
     """
 
     item_id: str
@@ -56,6 +63,7 @@ class WorkResult(NamedTuple):
     error_code: str = ""
     error_message: str = ""
     failed_input: int = -1
+    errors: tuple[tuple[int, str, str], ...] = ()
 
     def error(self) -> ApplianceError | None:
         """Return the error as an exception of our tree, or None for a success."""
@@ -113,7 +121,13 @@ def pack_results(results: list[WorkResult]) -> bytes:
 
 def unpack_results(data: bytes) -> list[WorkResult]:
     fields = msgpack.unpackb(data, use_list=True)
-    return [WorkResult._make(row[:_RESULT_FIELDS]) for row in fields[1]]
+    return [_result(row) for row in fields[1]]
+
+
+def _result(row: list[Any]) -> WorkResult:
+    if len(row) < _RESULT_FIELDS:
+        return WorkResult(*row)
+    return WorkResult(*row[: _RESULT_FIELDS - 1], errors=tuple(map(tuple, row[_RESULT_FIELDS - 1])))
 
 
 _RESULT_FIELDS = len(WorkResult._fields)

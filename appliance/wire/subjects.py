@@ -5,11 +5,22 @@ from __future__ import annotations
 from functools import lru_cache
 
 LIVE = "LIVE"
+"""The stream of requests whose callers wait: in memory."""
+
+JOBS = "JOBS"
+"""The stream of accepted jobs' items: on disk."""
+
+JOBRESULTS = "JOBRESULTS"
+"""The stream of accepted jobs' records and results: on disk."""
+
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
 INTERACTIVE = "interactive"
 BULK = "bulk"
 CLASSES = (INTERACTIVE, BULK)
 """Whose work goes first, in this order."""
+
+SOURCES = ((LIVE, INTERACTIVE), (LIVE, BULK), (JOBS, BULK))
+"""Where the work of a model comes from: stream and class."""
 
 QUARANTINE = "QUARANTINE"
 HEARTBEATS = "hb.>"
@@ -41,6 +52,31 @@ def lane_subject(lane_name: str, stream: str = LIVE) -> str:
     return f"{stream}.{lane_name}"
 
 
+def lane_filter(lane_name: str, stream: str = LIVE) -> str:
+    """Return what the lane's consumer takes: in JOBS a lane has a subject for each job, so that one can be purged."""
+    return job_items(lane_name, "*", "*") if stream == JOBS else lane_subject(lane_name, stream)
+
+
+def job_items(lane_name: str, owner: str, job_id: str) -> str:
+    """Where a job's items wait."""
+    return f"{JOBS}.{lane_name}.{owner}.{job_id}"
+
+
+def job_record(owner: str, job_id: str) -> str:
+    """Where it is written that a job was accepted; with `*` for all."""
+    return f"{JOBRESULTS}.job.{owner}.{job_id}"
+
+
+def job_key(owner: str, key: str) -> str:
+    """Where it is written which job an Idempotency-Key stands for; `key` is its hash."""
+    return f"{JOBRESULTS}.key.{owner}.{key}"
+
+
+def job_result(job_id: str, number: int | str, failed: int | str) -> str:
+    """Where an item's result is; the number of failed inputs is in the name, so that counting reads no result."""
+    return f"{JOBRESULTS}.item.{job_id}.{number}.{failed}"
+
+
 def reply_subject(gateway_id: str) -> str:
     """Where a gateway takes confirmed replies."""
     return f"r.{gateway_id}"
@@ -59,6 +95,12 @@ def stored_id(ack_subject: str) -> str:
     parts = ack_subject.split(".")
     first = ack_fields(parts)
     return f"{parts[first + 1]}.{parts[first + 3]}"
+
+
+def is_durable(ack_subject: str) -> bool:
+    """Return whether a delivery is of a stream on disk, whose numbers outlive the server's process."""
+    parts = ack_subject.split(".")
+    return parts[ack_fields(parts) - 2] == JOBS
 
 
 def ack_fields(parts: list[str]) -> int:

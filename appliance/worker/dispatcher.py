@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from appliance import log
 from appliance.config import Config
-from appliance.errors import ApplianceError, EngineFailed, Internal, Unavailable
+from appliance.errors import ApplianceError, EngineFailed, Internal, ModelNotFound, Unavailable
 from appliance.wire.frames import BatchDone
 from appliance.wire.items import WorkResult, failure
 from appliance.wire.subjects import CLASSES
@@ -33,7 +33,8 @@ class Dispatcher:
     """Single-threaded: every method runs on the loop, so no state has two writers.
 
     `answer` takes the finished results of a batch; it sends them and acks. `drop` takes what nobody waits for any more;
-    `set_aside` what is guilty: it goes into quarantine with the reason and the input's number, and its caller is told.
+    `set_aside` what is guilty: it goes into quarantine with the reason and the input's number, and its caller is told;
+    `give_back` what is to be delivered again, later.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Dispatcher:
         answer: Callable[[list[Finished]], None],
         drop: Callable[[Delivery], None],
         set_aside: Callable[[Delivery, str, int], None],
+        give_back: Callable[[Delivery], None],
         clock: Callable[[], float],
     ) -> None:
         self.lanes: Counter[tuple[str, str, str]] = Counter()
@@ -75,6 +77,7 @@ class Dispatcher:
         self._answer = answer
         self._drop = drop
         self._set_aside = set_aside
+        self._give_back = give_back
         self._failures_in_a_row = 0
         self._clock = clock
         self._jobs: dict[str, Job] = {}
@@ -86,8 +89,8 @@ class Dispatcher:
         return not any(holding.pieces for holding in self.holding.values())
 
     def add(self, job: Job, pieces: list[Piece]) -> None:
-        """Let a job's pieces wait for a batch. A job without inputs is answered at once."""
-        self.holding[job.key.klass].take(len(pieces), sum(job.tokens))
+        """Let a job's pieces wait for a batch."""
+        self.holding[job.key.klass].take(len(pieces), sum(piece.length for piece in pieces))
         self._jobs[job.delivery.item.item_id] = job
         self._waiting.setdefault(job.key, []).extend(pieces)
 
@@ -95,6 +98,17 @@ class Dispatcher:
         """Answer a delivery with an error about its input `index` (-1: the whole)."""
         self.counters["errors"] += 1
         self._answer([(delivery, failure(delivery.item.item_id, error, index))])
+
+    def answer_whole(self, job: Job, result: WorkResult) -> None:
+        """Answer a job that needs no batch (any more)."""
+        self.counters["answered"] += 1
+        self._answer([self._closed(job, result)])
+
+    def fail_input(self, item_id: str, index: int, error: ApplianceError) -> None:
+        """Take one input of an accepted job as failed; the job goes on without it."""
+        job = self._jobs.get(item_id)
+        if job is not None and (result := job.fail(index, error)) is not None:
+            self.answer_whole(job, result)
 
     def pump(self) -> None:
         """Give every engine with room its next batch."""
@@ -260,10 +274,11 @@ class Dispatcher:
         self.lanes["rerun", batch.key.model_id, batch.key.klass] += rerun
         for piece in guilty:
             if not piece.job.is_over:
-                piece.job.is_over = True
                 self.counters["quarantined"] += 1
                 self.lanes["quarantined", batch.key.model_id, batch.key.klass] += 1
-                self._jobs.pop(piece.job.delivery.item.item_id, None)
+                if not piece.job.stands_for_itself:
+                    piece.job.is_over = True
+                    self._jobs.pop(piece.job.delivery.item.item_id, None)
                 self._set_aside(piece.job.delivery, str(error), piece.index)
         self._release(guilty)
         self._drop_over()
@@ -284,13 +299,25 @@ class Dispatcher:
         """Answer what waits for a model that failed to load: nobody should wait for a deadline to hear it."""
         for key in [key for key in self._waiting if self._residency.state_of(key.model_id) is State.FAILED]:
             resident = self._residency.residents.get(key.model_id)
-            reason = resident.reason if resident else "it was removed"
+            error: ApplianceError = ModelNotFound(f"The model {key.model_id} was removed.")
+            if resident is not None:
+                error = Unavailable(f"The model {key.model_id} cannot be used: {resident.reason}")
             pieces = self._waiting.pop(key)
             for piece in pieces:
-                result = piece.job.fail(-1, Unavailable(f"The model {key.model_id} cannot be used: {reason}"))
+                if resident is not None and piece.job.stands_for_itself:
+                    self._put_back(piece.job)
+                    continue
+                result = piece.job.fail(-1, error)
                 if result is not None:
                     self._answer([self._closed(piece.job, result)])
             self._release(pieces)
+
+    def _put_back(self, job: Job) -> None:
+        """Let an accepted job wait until its model can be loaded, here or elsewhere: no failing device ends it."""
+        if not job.is_over:
+            job.is_over = True
+            self._jobs.pop(job.delivery.item.item_id, None)
+            self._give_back(job.delivery)
 
     def _closed(self, job: Job, result: WorkResult) -> Finished:
         self._jobs.pop(job.delivery.item.item_id, None)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from appliance.errors import ApplianceError, BadRequest, InputTooLong
 from appliance.models.manifest import Model
 from appliance.models.tokenizer import Tokenizer
-from appliance.wire.items import WorkItem
+from appliance.wire.items import WorkItem, WorkResult
 from appliance.worker.job import Job, Key, Piece
 from appliance.workqueue.consumer import Delivery
 
@@ -35,17 +35,26 @@ class Refused(Exception):
         self.error = error
 
 
+Encoded = tuple[list[list[int]], list[int], dict[int, ApplianceError]]
+"""The ids of every input, which were cut, and which cannot be run, with the reason."""
+
+
 class Intake:
-    """Turns each delivery into a Job and its Pieces. `on_ready` and `on_refused` are called on the loop."""
+    """Turns each delivery into a Job and its Pieces. The callbacks are called on the loop.
+
+    `on_refused` takes what cannot be run at all, `on_whole` a job whose every input was refused on its own.
+    """
 
     def __init__(
         self,
         on_ready: Callable[[Job, list[Piece]], None],
         on_refused: Callable[[Delivery, int, ApplianceError], None],
+        on_whole: Callable[[Job, WorkResult], None],
         clock: Callable[[], float],
     ) -> None:
         self._on_ready = on_ready
         self._on_refused = on_refused
+        self._on_whole = on_whole
         self._clock = clock
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="tokenise")
         self._tasks: set[asyncio.Future[None]] = set()
@@ -54,22 +63,20 @@ class Intake:
         """Tokenise a delivery and hand on what came of it."""
         arrived = self._clock()
         if sum(map(len, delivery.item.inputs)) <= INLINE_CHARS:
-            self._hand_on(delivery, served, arrived, lambda: encode(delivery.item, served))
+            self._hand_on(delivery, served, arrived, lambda: encoded(delivery.item, served))
             return
         task = asyncio.ensure_future(self._accept_in_thread(delivery, served, arrived))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _accept_in_thread(self, delivery: Delivery, served: Served, arrived: float) -> None:
-        encoding = asyncio.get_running_loop().run_in_executor(self._threads, encode, delivery.item, served)
+        encoding = asyncio.get_running_loop().run_in_executor(self._threads, encoded, delivery.item, served)
         await asyncio.wait([encoding])
         self._hand_on(delivery, served, arrived, encoding.result)
 
-    def _hand_on(
-        self, delivery: Delivery, served: Served, arrived: float, get: Callable[[], tuple[list[list[int]], list[int]]]
-    ) -> None:
+    def _hand_on(self, delivery: Delivery, served: Served, arrived: float, get: Callable[[], Encoded]) -> None:
         try:
-            ids, truncated = get()
+            ids, truncated, refusals = get()
         except Refused as refused:
             self._on_refused(delivery, refused.index, refused.error)
             return
@@ -78,10 +85,30 @@ class Intake:
         lengths = [len(one) for one in ids]
         expires_at = arrived + item.remaining_ms / 1e3 - delivery.waited_s
         job = Job(delivery, key, served.model.content_hash, lengths, truncated, expires_at, [b""] * len(ids), len(ids))
-        self._on_ready(job, [Piece(job, index, one, arrived) for index, one in enumerate(ids)])
+        for index, error in refusals.items():
+            if (result := job.fail(index, error)) is not None:
+                self._on_whole(job, result)
+                return
+        pieces = [Piece(job, index, one, arrived) for index, one in enumerate(ids) if index not in refusals]
+        self._on_ready(job, pieces)
 
     def stop(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def encoded(item: WorkItem, served: Served) -> Encoded:
+    """As `encode`, but an accepted job goes on without the inputs that cannot be run: they are told beside the rest."""
+    refusals: dict[int, ApplianceError] = {}
+    while True:
+        try:
+            return *encode(item, served), refusals
+        except Refused as refused:
+            if not item.is_job or refused.index in refusals:
+                raise
+            refusals[refused.index] = refused.error
+            left = [*item.inputs]
+            left[refused.index] = []
+            item = item._replace(inputs=left)
 
 
 def encode(item: WorkItem, served: Served) -> tuple[list[list[int]], list[int]]:

@@ -50,6 +50,8 @@ class Job:
     outputs: list[bytes] = field(default_factory=list)
     missing: int = 0
     is_over: bool = False
+    errors: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """Where each input stands for itself: code and message of those that failed."""
 
     @property
     def piece_cost(self) -> float:
@@ -60,14 +62,32 @@ class Job:
         """Store one output; return the result once it is whole."""
         self.outputs[index] = output
         self.missing -= 1
-        if self.missing or self.is_over:
-            return None
-        self.is_over = True
-        return WorkResult(self.delivery.item.item_id, self.content_hash, self.outputs, self.tokens, self.truncated)
+        return None if self.missing or self.is_over else self._whole()
 
     def fail(self, index: int, error: ApplianceError) -> WorkResult | None:
-        """End it with an error about one input; return the result the first time."""
+        """End it with an error about one input; return the result the first time.
+
+        An accepted job goes on without that input, and its result tells of it once it is whole.
+        """
         if self.is_over:
             return None
+        if index < 0 or not self.stands_for_itself:
+            self.is_over = True
+            return failure(self.delivery.item.item_id, error, index)
+        if index in self.errors or self.outputs[index]:
+            return None
+        self.errors[index] = error.code, error.message
+        self.missing -= 1
+        return None if self.missing else self._whole()
+
+    @property
+    def stands_for_itself(self) -> bool:
+        """Whether each input has an answer of its own, be it an error."""
+        return self.delivery.item.is_job
+
+    def _whole(self) -> WorkResult:
         self.is_over = True
-        return failure(self.delivery.item.item_id, error, index)
+        errors = tuple((index, code, message) for index, (code, message) in sorted(self.errors.items()))
+        return WorkResult(
+            self.delivery.item.item_id, self.content_hash, self.outputs, self.tokens, self.truncated, errors=errors
+        )

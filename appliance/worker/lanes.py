@@ -1,8 +1,8 @@
-"""The lanes that a worker serves: one consumer and one tokenizer for each model that its device can run."""
+"""The lanes that a worker serves: the consumers and one tokenizer for each model that its device can run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from appliance import log
 from appliance.config import Config
@@ -32,7 +32,7 @@ class Lanes:
         self._on_delivery = on_delivery
         self._catalog = Catalog(config.models_dir)
         self._served: dict[str, Served] = {}
-        self._consumers: dict[str, dict[str, LaneConsumer]] = {}  # by model, then by class
+        self._consumers: dict[str, dict[tuple[str, str], LaneConsumer]] = {}  # by model, then by stream and class
         self._is_incomplete = False
         self.broken: dict[str, ModelState] = {}
 
@@ -55,7 +55,7 @@ class Lanes:
         for model in models:
             known = self._served.get(model.name)
             is_known = known is not None and known.model.content_hash == model.content_hash
-            if not is_known or len(self._consumers.get(model.name, ())) < len(subjects.CLASSES):
+            if not is_known or len(self._consumers.get(model.name, ())) < len(subjects.SOURCES):
                 await self._serve(model)
         for name in self._served.keys() - {model.name for model in models}:
             del self._served[name]
@@ -76,18 +76,19 @@ class Lanes:
             return
         self._served[model.name] = Served(model, tokenizer)
         consumers = self._consumers.setdefault(model.name, {})
-        for klass in subjects.CLASSES:
-            if klass not in consumers:
+        for stream, klass in subjects.SOURCES:
+            if (stream, klass) not in consumers:
                 lane = subjects.lane(model.name, klass)
-                consumer = LaneConsumer(self._broker, lane, self._ack_wait_s, self._on_delivery)
+                consumer = LaneConsumer(self._broker, lane, self._ack_wait_s, self._on_delivery, stream)
                 await consumer.start()
-                consumers[klass] = consumer
+                consumers[stream, klass] = consumer
 
-    def want(self, klass: str, count: int) -> None:
-        """Set the credit of every lane of a class."""
-        for consumers in self._consumers.values():
-            if klass in consumers:
-                consumers[klass].want(count)
+    def want(self, klass: str, count: int, failed: Collection[str]) -> None:
+        """Set the credit of every lane of a class; for models that `failed` no accepted jobs are asked for."""
+        for name, consumers in self._consumers.items():
+            for (stream, its_class), consumer in consumers.items():
+                if its_class == klass:
+                    consumer.want(0 if stream == subjects.JOBS and name in failed else count)
 
     async def stop(self) -> None:
         """Take nothing new from any lane."""

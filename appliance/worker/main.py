@@ -9,12 +9,12 @@ import time
 from dataclasses import replace
 
 from appliance import log
-from appliance.errors import ApplianceError, Internal, ModelNotFound, Quarantined, Unavailable
+from appliance.errors import ApplianceError, Internal, ModelNotFound, ModelReplaced, Quarantined, Unavailable
 from appliance.supervisor.child import Control, run_child, stop_event
 from appliance.supervisor.leases import Leases
 from appliance.wire import heartbeat, subjects
 from appliance.wire.heartbeat import ModelState, WorkerBeat
-from appliance.wire.items import failure, unpack_cancels
+from appliance.wire.items import WorkItem, failure, unpack_cancels
 from appliance.wire.launch import Launch
 from appliance.worker import profile as profiles
 from appliance.worker.credit import credit
@@ -32,6 +32,12 @@ _log = log.Logger("worker")
 
 QUARANTINE_AT = 6
 """The delivery at which an item is not run any more. A backstop: who is guilty of a death is found out otherwise."""
+JOBS_QUARANTINE_AT = 20
+"""The same for accepted jobs, whose count survives the broker: restarts and failing devices in between are no guilt."""
+_TRIES_FOR_CONTENT = 2
+"""A worker may see a new model a moment later than the gateway that accepted a job for it."""
+_GIVE_BACK = b'-NAK {"delay": 5000000000}'
+"""Given back in 5 s: by then the model can perhaps be loaded."""
 
 
 class Worker:
@@ -49,9 +55,16 @@ class Worker:
         self._limits = profile.limits
         self._residency = Residency(launch.device, profile.streams, config, self._on_models)
         self._dispatcher = Dispatcher(
-            self._residency, self._limits, config, self._answer, self._drop, self._set_aside, time.monotonic
+            self._residency,
+            self._limits,
+            config,
+            self._answer,
+            self._drop,
+            self._set_aside,
+            self._give_back,
+            time.monotonic,
         )
-        self._intake = Intake(self._on_ready, self._on_refused, time.monotonic)
+        self._intake = Intake(self._on_ready, self._on_refused, self._dispatcher.answer_whole, time.monotonic)
         self._lanes = Lanes(self._broker, config, launch.device, self._on_delivery)
         self._cancelled = Recent(10_000)
         self._held: dict[str, list[Delivery]] = {}
@@ -93,13 +106,19 @@ class Worker:
         elif served is None:
             error = ModelNotFound(f"The model {item.model_id} is not here any more.")
             self._answer([(delivery, failure(item.item_id, error))])
+        elif item.content_hash not in ("", served.model.content_hash):
+            if delivery.delivered <= _TRIES_FOR_CONTENT:
+                self._give_back(delivery)
+                return
+            replaced = ModelReplaced(f"The model {item.model_id} was replaced since the job was accepted.")
+            self._answer([(delivery, failure(item.item_id, replaced))])
         elif delivery.waited_s * 1e3 > item.remaining_ms or item.item_id in self._cancelled:
             self._dispatcher.counters["expired"] += 1
             self._dispatcher.lanes["dropped", item.model_id, item.klass] += 1
             self._drop(delivery)
         elif self._condemned and subjects.stored_id(delivery.ack_subject) in self._condemned:
             self._set_aside(delivery, "two workers died while they turned it into tokens", -1)
-        elif delivery.delivered >= QUARANTINE_AT:
+        elif delivery.delivered >= (JOBS_QUARANTINE_AT if item.is_job else QUARANTINE_AT):
             self._set_aside(delivery, f"delivered {delivery.delivered} times and never finished", -1)
         elif item.item_id in self._held:
             # It came again while we hold it: the broker lost its memory, or our lease. Run once, ack both.
@@ -133,11 +152,18 @@ class Worker:
         item = delivery.item
         _log.warning("item", item_id=item.item_id, model=item.model_id, state="quarantined", reason=reason)
         try:
-            await quarantine.put(self._broker, item, reason, failed_input)
+            await quarantine.put(self._broker, *_guilty(item, failed_input), reason)
         except Unavailable as exc:
             _log.error("item", item_id=item.item_id, state="not kept", reason=exc.message)
         error = Quarantined(f"This input made the model fail again and again; it was set aside as {item.item_id}.")
-        self._answer([(delivery, failure(item.item_id, error, failed_input))])
+        if item.is_job and failed_input >= 0:
+            self._dispatcher.fail_input(item.item_id, failed_input, error)
+        else:
+            self._answer([(delivery, failure(item.item_id, error, failed_input))])
+
+    def _give_back(self, delivery: Delivery) -> None:
+        settle(self._broker, self._held.pop(delivery.item.item_id, [delivery]), _GIVE_BACK)
+        self._work.set()
 
     def _drop(self, delivery: Delivery) -> None:
         """Nobody waits for this item any more: take it off the queue, unanswered."""
@@ -155,8 +181,9 @@ class Worker:
             await self._work.wait()
             self._work.clear()
             self._dispatcher.pump()
+            failed = self._residency.failed()
             for klass, holding in self._dispatcher.holding.items():
-                self._lanes.want(klass, credit(holding, self._limits, self._config.worker.batches_ahead))
+                self._lanes.want(klass, credit(holding, self._limits, self._config.worker.batches_ahead), failed)
 
     async def _renew(self) -> None:
         """Keep the leases of what is held: a third of the time to redelivery, so that one lost renewal is no loss."""
@@ -249,6 +276,13 @@ class Worker:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("task", error)
+
+
+def _guilty(item: WorkItem, failed_input: int) -> tuple[WorkItem, int]:
+    """Return what goes into quarantine: of an accepted job the guilty input alone, since the others were answered."""
+    if not item.is_job or failed_input < 0:
+        return item, failed_input
+    return item._replace(inputs=[item.inputs[failed_input]]), 0
 
 
 def _first_error(tasks: list[asyncio.Task[None]]) -> str:

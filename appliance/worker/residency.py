@@ -93,6 +93,10 @@ class Residency:
         if resident is not None and self._engine_failures.get(resident.model.runtime):
             self._engine_failures[resident.model.runtime] = 0
 
+    def failed(self) -> set[str]:
+        """Return the models that cannot be used at the moment."""
+        return {name for name, resident in self.residents.items() if resident.state is State.FAILED}
+
     def out_of_service(self) -> str:
         """Return why nothing can run on this device, its last failure's reason; empty while something can."""
         residents = self.residents.values()

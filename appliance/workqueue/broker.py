@@ -28,7 +28,8 @@ _OTHER_CONFIGURATION = 10058
 class Broker:
     """One connection. `epoch` counts the server lives seen: what was leased in an older one is not ours to ack.
 
-    A memory stream starts at sequence 1 after a restart, so an ack from before it could remove another's item.
+    A memory stream starts at sequence 1 after a restart, so an ack from before it could remove another's item. A stream
+    on disk goes on where it was, and so do its leases.
     """
 
     def __init__(self, login: BrokerLogin, process_id: str, leases: Leases | None = None) -> None:
@@ -92,7 +93,7 @@ class Broker:
         if server_id != self._server_id:
             self._server_id, self.epoch = server_id, self.epoch + 1
             if self.leases is not None:
-                self.leases.clear()
+                self.leases.clear(subjects.is_durable)
         _log.info("broker", state="reconnected", epoch=self.epoch)
         for callback in self._restored:
             try:
@@ -103,6 +104,8 @@ class Broker:
     async def _on_disconnect(self) -> None:
         if not self._stopping:
             _log.warning("broker", state="disconnected")
+        for question in self._asked.values():  # their answers went down with the connection
+            _time_out(question)
 
     async def _on_error(self, error: Exception) -> None:
         # A permission that is missing looks like a time-out elsewhere; here is the only place that names it.
@@ -116,7 +119,7 @@ class Broker:
         except nats.errors.Error as exc:
             raise Unavailable("The queue cannot be reached at the moment.") from exc
 
-    async def request(self, subject: str, data: bytes, timeout_s: float) -> bytes | None:
+    async def request(self, subject: str, data: bytes, timeout_s: float, headers: bytes = b"") -> bytes | None:
         """Return the answer, or None where nobody listens. Raises asyncio.TimeoutError when none comes, Unavailable."""
         loop = asyncio.get_running_loop()
         self._next_question += 1
@@ -125,7 +128,7 @@ class Broker:
         self._asked[number] = answer
         timer = loop.call_later(timeout_s, _time_out, answer)
         try:
-            self.post(subject, data, f"{self.inbox}.q.{number}")
+            self.post(subject, data, f"{self.inbox}.q.{number}", headers)
             return await answer
         finally:
             timer.cancel()
@@ -192,9 +195,9 @@ class Broker:
         }
         self._check(await self.call(f"STREAM.CREATE.{subjects.QUARANTINE}", config), "stream")
 
-    async def ensure_lane(self, lane: str, ack_wait_s: float) -> None:
+    async def ensure_lane(self, lane: str, ack_wait_s: float, stream: str = subjects.LIVE) -> None:
         """Make the lane's durable consumer where it is missing; all workers share it."""
-        subject = subjects.lane_subject(lane)
+        subject = subjects.lane_filter(lane, stream)
         config = {
             "durable_name": lane,
             "name": lane,
@@ -204,10 +207,10 @@ class Broker:
             "deliver_policy": "all",
             "max_ack_pending": -1,
             "max_waiting": 512,
-            "mem_storage": True,
+            "mem_storage": stream == subjects.LIVE,
         }
         answer = await self.call(
-            f"CONSUMER.CREATE.{subjects.LIVE}.{lane}.{subject}", {"stream_name": subjects.LIVE, "config": config}
+            f"CONSUMER.CREATE.{stream}.{lane}.{subject}", {"stream_name": stream, "config": config}
         )
         self._check(answer, f"consumer {lane}")
 

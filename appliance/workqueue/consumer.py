@@ -35,13 +35,21 @@ class Delivery(NamedTuple):
 class LaneConsumer:
     """Pulls from one lane. `want` sets the credit; deliveries come to `on_delivery` as they arrive."""
 
-    def __init__(self, broker: Broker, lane: str, ack_wait_s: float, on_delivery: Callable[[Delivery], None]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        lane: str,
+        ack_wait_s: float,
+        on_delivery: Callable[[Delivery], None],
+        stream: str = subjects.LIVE,
+    ) -> None:
         self.lane = lane
+        self._stream = stream
         self._broker = broker
         self._ack_wait_s = ack_wait_s
         self._on_delivery = on_delivery
-        self._inbox = f"{broker.inbox}.p.{lane}"
-        self._pull = subjects.pull_subject(lane)
+        self._inbox = f"{broker.inbox}.p.{stream}.{lane}"
+        self._pull = subjects.pull_subject(lane, stream)
         self._wanted = 0
         self._outstanding = 0
         self._heard_at = 0.0
@@ -49,7 +57,7 @@ class LaneConsumer:
         self._recovery: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        await self._broker.ensure_lane(self.lane, self._ack_wait_s)
+        await self._broker.ensure_lane(self.lane, self._ack_wait_s, self._stream)
         await self._broker.listen(self._inbox, self._on_message)
         self._broker.on_restored(self._restore)
         self._watch = asyncio.create_task(self._watch_pulls())
@@ -119,7 +127,7 @@ class LaneConsumer:
         """The consumer or its stream is gone: make it anew, and try later where that fails."""
         self._outstanding = 0
         try:
-            await self._broker.ensure_lane(self.lane, self._ack_wait_s)
+            await self._broker.ensure_lane(self.lane, self._ack_wait_s, self._stream)
         except Unavailable as exc:
             _log.warning("pull", lane=self.lane, state="not restored", error=exc.message)
             await asyncio.sleep(_RETRY_S)
@@ -130,7 +138,7 @@ class LaneConsumer:
         self._outstanding = 0
         for _ in range(50):
             try:
-                await self._broker.ensure_lane(self.lane, self._ack_wait_s)
+                await self._broker.ensure_lane(self.lane, self._ack_wait_s, self._stream)
                 break
             except Unavailable:
                 await asyncio.sleep(_RETRY_S / 4)
@@ -156,9 +164,12 @@ def _facts(ack_subject: str) -> tuple[int, float]:
 
 
 def settle(broker: Broker, deliveries: Iterable[Delivery], verb: bytes) -> None:
-    """Send `+ACK`, `-NAK`, `+TERM` or `+WPI` for each; what an earlier life of the server leased is not ours now."""
+    """Send `+ACK`, `-NAK`, `+TERM` or `+WPI` for each.
+
+    What an earlier life of the server leased from its memory is not ours now; what is on disk still is.
+    """
     for delivery in deliveries:
-        if delivery.epoch == broker.epoch:
+        if delivery.epoch == broker.epoch or delivery.item.is_job:
             _send(broker, delivery.ack_subject, verb)
 
 

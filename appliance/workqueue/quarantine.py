@@ -31,7 +31,7 @@ class Entry:
     at: float
 
 
-async def put(broker: Broker, item: WorkItem, reason: str, failed_input: int) -> None:
+async def put(broker: Broker, item: WorkItem, failed_input: int, reason: str) -> None:
     """Set an item aside. Raises Unavailable when the broker does not confirm it."""
     data = msgpack.packb((_VERSION, items.pack_item(item), reason, failed_input, time.time()))
     try:

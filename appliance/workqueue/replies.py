@@ -10,8 +10,10 @@ from appliance import log
 from appliance.errors import Unavailable
 from appliance.wire import items, subjects
 from appliance.wire.items import WorkResult
+from appliance.workqueue import results
 from appliance.workqueue.broker import Broker
-from appliance.workqueue.consumer import Delivery, settle
+from appliance.workqueue.consumer import settle
+from appliance.workqueue.results import Answered
 
 _log = log.Logger("replies")
 
@@ -19,22 +21,23 @@ _CONFIRM_S = 2.0
 _TRIES = 5
 _MESSAGE_BYTES = 4 << 20
 
-Answered = tuple[list[Delivery], WorkResult]
-"""An item's deliveries (more than one where it came again while it was held) and its one result."""
-
 
 async def send(broker: Broker, answered: list[Answered]) -> None:
     """Send each gateway its results, wait for its confirmation, ack. What is not confirmed is not acked.
 
-    Nobody listening means that the gateway, and with it the caller, is gone: ack and drop.
+    Nobody listening means that the gateway, and with it the caller, is gone: ack and drop. Results of accepted jobs
+    have no gateway and are stored, after those that somebody waits for.
     """
     groups: dict[str, list[Answered]] = defaultdict(list)
     for entry in answered:
         groups[entry[0][0].item.gateway_id].append(entry)
+    of_jobs = groups.pop("", [])
     for gateway_id, group in groups.items():
         for part in _parts(group):
             if await _confirmed(broker, gateway_id, [result for _, result in part]):
                 settle(broker, [delivery for deliveries, _ in part for delivery in deliveries], b"+ACK")
+    if of_jobs:
+        await results.store(broker, of_jobs)
 
 
 async def _confirmed(broker: Broker, gateway_id: str, results: list[WorkResult]) -> bool:

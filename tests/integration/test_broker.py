@@ -23,6 +23,7 @@ from appliance.workqueue.broker import Broker
 from appliance.workqueue.consumer import Delivery, LaneConsumer, settle
 from appliance.workqueue.held import Held
 from appliance.workqueue.publisher import Publisher
+from appliance.workqueue.results import Answered
 from tests import wait
 from tests.unit.making import item
 
@@ -106,7 +107,7 @@ def run(folder: Path, scene: Callable[[Bench], Awaitable[None]]) -> None:
     asyncio.run(whole())
 
 
-def answered(delivery: Delivery) -> replies.Answered:
+def answered(delivery: Delivery) -> Answered:
     return [delivery], WorkResult(delivery.item.item_id, "h", [b"vector"], [1], [])
 
 

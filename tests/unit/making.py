@@ -56,9 +56,10 @@ def pieces(
     item_id: str = "g.1.0",
     arrived: float = 0.0,
     klass: str = INTERACTIVE,
+    gateway_id: str = "g",
 ) -> list[Piece]:
     """Return the pieces of one job, of the given lengths, arriving one millisecond after the other."""
-    one = delivery(item(*(["text"] * len(lengths)), item_id=item_id, model_id=model_id))
+    one = delivery(item(*(["text"] * len(lengths)), item_id=item_id, gateway_id=gateway_id, model_id=model_id))
     key = Key(model_id, "embed", "", (), klass)
     job = Job(one, key, "sha256:1", list(lengths), [], math.inf, [b""] * len(lengths), len(lengths))
     return [Piece(job, index, list(range(length)), arrived + index / 1e3) for index, length in enumerate(lengths)]

@@ -39,6 +39,8 @@ def test_codes_stay_as_clients_know_them() -> None:
         "idempotency_mismatch",
         "operation_not_supported",
         "model_not_found",
+        "model_replaced",
+        "job_not_found",
         "overloaded",
         "too_many_connections",
         "body_timeout",

@@ -46,5 +46,15 @@ def test_more_than_there_is_room_for_is_left_to_the_lease_s_end(ends: tuple[Leas
         worker.add(str(number))
     worker.add("x" * 300)
     assert len(daemon.held()) == SLOTS
-    worker.clear()
+    worker.clear(lambda ack_subject: False)
+    assert daemon.held() == {}
+
+
+def test_what_is_leased_from_the_disk_outlives_the_broker(ends: tuple[Leases, Leases]) -> None:
+    worker, daemon = ends
+    worker.add("memory")
+    worker.add("disk")
+    worker.clear(lambda ack_subject: ack_subject == "disk")
+    assert daemon.held() == {"disk": False}
+    worker.remove("disk")
     assert daemon.held() == {}

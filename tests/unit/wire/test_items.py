@@ -26,6 +26,7 @@ ITEMS = st.builds(
     st.integers(0, 2**40),
     st.integers(0, 2**40),
     st.sampled_from(CLASSES),
+    TEXT,
 )
 RESULTS = st.builds(
     WorkResult,
@@ -37,6 +38,7 @@ RESULTS = st.builds(
     TEXT,
     TEXT,
     st.integers(-1, 4),
+    st.lists(st.tuples(st.integers(0, 9999), TEXT, TEXT), max_size=3).map(tuple),
 )
 
 
@@ -59,7 +61,7 @@ def test_fields_of_a_newer_version_are_ignored(item: WorkItem, extra: list[int |
 @given(ITEMS)
 def test_an_item_of_an_older_version_is_interactive_and_tells_no_cost(item: WorkItem) -> None:
     older = msgpack.packb(msgpack.unpackb(items.pack_item(item))[:10])
-    assert items.unpack_item(older) == item._replace(cost=0, klass=INTERACTIVE)
+    assert items.unpack_item(older) == item._replace(cost=0, klass=INTERACTIVE, content_hash="")
 
 
 @given(RESULTS, st.lists(TEXT, min_size=1, max_size=3))

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import cast
 
 from appliance.config import Config
-from appliance.errors import EngineFailed, InputTooLong
+from appliance.errors import EngineFailed, InputTooLong, Quarantined
 from appliance.wire.items import WorkResult
 from appliance.wire.subjects import BULK, INTERACTIVE
 from appliance.worker.batcher import Batch, Limits
@@ -30,9 +30,17 @@ class Bench:
         self.twice: list[str] = []
         self.dropped: list[str] = []
         self.set_aside: dict[str, int] = {}
+        self.given_back: list[str] = []
         self.now = 0.0
         self.dispatcher = Dispatcher(
-            cast(Residency, self.residency), LIMITS, Config(), self._answer, self._drop, self._set_aside, self._clock
+            cast(Residency, self.residency),
+            LIMITS,
+            Config(),
+            self._answer,
+            self._drop,
+            self._set_aside,
+            lambda one: self.given_back.append(one.item.item_id),
+            self._clock,
         )
 
     def _clock(self) -> float:
@@ -57,8 +65,9 @@ class Bench:
         model_id: str = "fake",
         expires_at: float = math.inf,
         klass: str = INTERACTIVE,
+        gateway_id: str = "g",
     ) -> None:
-        made = pieces(lengths, model_id, item_id, klass=klass)
+        made = pieces(lengths, model_id, item_id, klass=klass, gateway_id=gateway_id)
         made[0].job.expires_at = expires_at
         self.dispatcher.add(made[0].job, made)
 
@@ -295,5 +304,40 @@ def test_bulk_work_gets_its_share_beside_a_crowd() -> None:
             bench.engine.finish()
             await wait.turn()
         assert classes.count(BULK) == 2  # a tenth, as the default says
+
+    run(scenario)
+
+
+def test_a_poison_input_of_an_accepted_job_is_set_aside_and_the_rest_answered() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.add("job", [4, 5, 6], gateway_id="")
+        bench.dispatcher.pump()
+        while bench.engine.batches:
+            batch, _ = bench.engine.batches[0]
+            if any(piece.index == 1 for piece in batch.pieces):
+                bench.engine.fail(EngineFailed("scripted"))
+            else:
+                bench.engine.finish()
+            await wait.turn()
+        assert bench.set_aside == {"job": 1}
+        assert bench.answers == {}
+        bench.dispatcher.fail_input("job", 1, Quarantined("Set aside."))
+        result = bench.answers["job"]
+        assert result.outputs == [b"job/0", b"", b"job/2"]
+        assert list(result.errors) == [(1, "quarantined", "Set aside.")]
+        assert not result.error_code
+        assert bench.dispatcher.is_idle
+
+    run(scenario)
+
+
+def test_an_accepted_job_waits_for_a_model_that_cannot_be_loaded_at_the_moment() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.residency.failed["broken"] = "no weights"
+        bench.add("job", [4, 4], "broken", gateway_id="")
+        bench.dispatcher.pump()
+        assert bench.given_back == ["job"]
+        assert bench.answers == {}
+        assert bench.dispatcher.is_idle
 
     run(scenario)

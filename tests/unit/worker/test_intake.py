@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from appliance.errors import ApplianceError, BadRequest, InputTooLong
+from appliance.wire.items import WorkResult
 from appliance.worker.intake import INLINE_CHARS, Intake, Refused, encode
 from appliance.worker.job import Job, Piece
 from appliance.workqueue.consumer import Delivery
@@ -76,11 +77,13 @@ class Taken:
     def __init__(self) -> None:
         self.ready: list[tuple[Job, list[Piece]]] = []
         self.refused: list[tuple[Delivery, int, ApplianceError]] = []
+        self.whole: list[WorkResult] = []
 
     def intake(self, clock: FakeClock) -> Intake:
         return Intake(
             lambda job, pieces: self.ready.append((job, pieces)),
             lambda delivery, index, error: self.refused.append((delivery, index, error)),
+            lambda job, result: self.whole.append(result),
             clock,
         )
 
@@ -119,5 +122,31 @@ def test_a_refusal_names_the_input() -> None:
         taken.intake(FakeClock()).accept(one, served())
         assert [(d, i) for d, i, _ in taken.refused] == [(one, 1)]
         assert taken.ready == []
+
+    asyncio.run(scenario())
+
+
+def test_an_accepted_job_goes_on_without_the_inputs_that_cannot_be_run() -> None:
+    async def scenario() -> None:
+        taken = Taken()
+        long = "w " * 99
+        taken.intake(FakeClock()).accept(delivery(item("a", long, [5, 99999], "b c", gateway_id="")), served())
+        ((job, pieces),) = taken.ready
+        assert [piece.index for piece in pieces] == [0, 3]
+        assert {index: code for index, (code, _) in job.errors.items()} == {1: "input_too_long", 2: "invalid_request"}
+        assert job.missing == 2
+        assert taken.refused == []
+
+    asyncio.run(scenario())
+
+
+def test_an_accepted_job_without_an_input_that_can_be_run_is_answered_at_once() -> None:
+    async def scenario() -> None:
+        taken = Taken()
+        taken.intake(FakeClock()).accept(delivery(item("w " * 99, "w " * 98, gateway_id="")), served())
+        (result,) = taken.whole
+        assert [(index, code) for index, code, _ in result.errors] == [(0, "input_too_long"), (1, "input_too_long")]
+        assert not taken.ready
+        assert not taken.refused
 
     asyncio.run(scenario())

@@ -23,3 +23,21 @@ def test_the_first_failure_is_the_answer_and_there_is_only_one() -> None:
     assert job.fail(2, EngineFailed("Another.")) is None
     assert job.take(2, b"c") is None
     assert job.take(1, b"b") is None
+
+
+def test_an_accepted_job_tells_its_failures_beside_its_outputs_once_it_is_whole() -> None:
+    job = pieces([1, 1, 1], gateway_id="")[0].job
+    assert job.fail(1, EngineFailed("Why.")) is None
+    assert job.fail(1, EngineFailed("Again.")) is None
+    assert job.take(0, b"a") is None
+    assert job.fail(0, EngineFailed("Too late.")) is None
+    result = job.take(2, b"c")
+    assert result is not None
+    assert (result.error_code, result.outputs) == ("", [b"a", b"", b"c"])
+    assert list(result.errors) == [(1, "engine_failed", "Why.")]
+
+
+def test_an_error_about_the_whole_ends_an_accepted_job_s_item_too() -> None:
+    result = pieces([1, 1], gateway_id="")[0].job.fail(-1, EngineFailed("Why."))
+    assert result is not None
+    assert (result.error_code, result.failed_input) == ("engine_failed", -1)

@@ -39,7 +39,7 @@ class Bench:
         await self._message(FakeMessage("", b"", headers=headers))
 
     async def _message(self, message: FakeMessage) -> None:
-        await self.broker.subscriptions["_INBOX_fake.p.lane"](message)
+        await self.broker.subscriptions["_INBOX_fake.p.LIVE.lane"](message)
 
 
 def run(scenario: Callable[[Bench], Awaitable[None]]) -> None:
@@ -123,7 +123,7 @@ def test_after_a_reconnection_all_credit_is_asked_for_again() -> None:
 def test_garbage_in_the_lane_is_dropped_for_good_and_the_next_item_taken() -> None:
     async def scenario(bench: Bench) -> None:
         bench.consumer.want(10)
-        await bench.broker.subscriptions["_INBOX_fake.p.lane"](FakeMessage("LIVE.lane", b"\xc1\x00", ACK))
+        await bench.broker.subscriptions["_INBOX_fake.p.LIVE.lane"](FakeMessage("LIVE.lane", b"\xc1\x00", ACK))
         await bench.deliver(1)
         assert bench.broker.sent(b"+TERM") == [ACK]
         assert len(bench.deliveries) == 1

@@ -11,6 +11,7 @@ from appliance.wire.items import WorkResult
 from appliance.workqueue import replies
 from appliance.workqueue.broker import Broker
 from appliance.workqueue.consumer import Delivery
+from appliance.workqueue.results import Answered
 from tests.fakes import FakeBroker
 from tests.unit.making import delivery, item
 
@@ -20,7 +21,7 @@ Answers = list[bytes | Exception | None]
 def send(names: list[str], answers: Answers, *, output: bytes = b"x", epochs: tuple[int, ...] = (0,)) -> FakeBroker:
     """Send one result for each `<gateway>/<item>`; return the broker as it was left."""
     broker = FakeBroker(answers=answers)
-    answered: list[replies.Answered] = []
+    answered: list[Answered] = []
     for name in names:
         deliveries: list[Delivery] = []
         for number, epoch in enumerate(epochs):
