@@ -127,7 +127,7 @@ def unpack_results(data: bytes) -> list[WorkResult]:
 def _result(row: list[Any]) -> WorkResult:
     if len(row) < _RESULT_FIELDS:
         return WorkResult(*row)
-    return WorkResult(*row[: _RESULT_FIELDS - 1], errors=tuple(map(tuple, row[_RESULT_FIELDS - 1])))
+    return WorkResult._make((*row[: _RESULT_FIELDS - 1], tuple(map(tuple, row[_RESULT_FIELDS - 1]))))
 
 
 _RESULT_FIELDS = len(WorkResult._fields)
