@@ -69,12 +69,15 @@ class Jobs:
         terms = terms_of(request, body, server)
         question, _ = self._question(fields, terms)
         starts = [chunk.start for chunk in cut(question.inputs, queue.item_tokens, queue.item_inputs)]
-        record = _record(question, starts, _owner(request), body)
+        asked = _record(question, starts, _owner(request), body)
         key = hashlib.sha256(terms.once.encode()).hexdigest()[:32] if terms.once else ""
-        record = await self._acceptance.accept(record, question.inputs, key, self._largest_output_bytes())
+        record = await self._acceptance.accept(asked, question.inputs, key, self._largest_output_bytes())
         note: Note = request[NOTE]
         note.model, note.inputs = record.model_id, record.total
-        return json_response(await self._described(record), ACCEPTED, {"Location": f"/v1/jobs/{record.job_id}"})
+        is_new = record is asked  # an Idempotency-Key may stand for an earlier one
+        progress = Progress("queued", record.total, 0, 0) if is_new else await self._store.progress(record)
+        answer = described(record, progress, self._config.jobs.results_kept_s)
+        return json_response(answer, ACCEPTED, {"Location": f"/v1/jobs/{record.job_id}"})
 
     def _largest_output_bytes(self) -> int:
         return max((4 * model.embed.dimensions for model in self._catalog.models if model.embed), default=0)

@@ -105,11 +105,13 @@ class Acceptance:
             self._coming[lane] -= count
 
     async def _check_room(self, lane: str, output_bytes: int) -> None:
-        waiting = sum(n for _, n in (await self._store.waiting(lane)).values()) + self._coming[lane]
-        if waiting > self._settings.max_items:
+        in_lane, (unanswered, _), (_, stored_bytes) = await asyncio.gather(
+            self._store.waiting(lane),
+            disk.size(self._broker, subjects.JOBS),
+            disk.size(self._broker, subjects.JOBRESULTS),
+        )
+        if sum(count for _, count in in_lane.values()) + self._coming[lane] > self._settings.max_items:
             raise Overloaded("Too many jobs wait for this model. Try again later.", retry_after_s=_RETRY_AFTER_S)
-        unanswered, _ = await disk.size(self._broker, subjects.JOBS)
-        _, stored_bytes = await disk.size(self._broker, subjects.JOBRESULTS)
         item_bytes = self._item_inputs * (output_bytes + _BESIDE_OUTPUT_BYTES)
         if stored_bytes + (unanswered + self._coming.total()) * item_bytes > self._settings.max_results_bytes:
             raise Overloaded(
