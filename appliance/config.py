@@ -120,24 +120,17 @@ class Queue:
 
 @dataclass(frozen=True)
 class Jobs:
-    max_items: int = _setting(
-        50_000, "Items of accepted jobs that wait in one lane; a job over it is refused with 429.", low=1, high=10**6
-    )
+    max_items: int = _setting(50_000, "Items of accepted jobs in one lane; a job over it gets 429.", low=1, high=10**6)
     max_bytes: int = _setting(
-        2048 * MIB, "Disk for what waits; a job over it is refused with 429.", low=MIB, high=1024 * 1024 * MIB
+        2048 * MIB, "Disk for what waits; a job over it gets 429.", low=MIB, high=2**40, is_fixed=True
     )
     max_results_bytes: int = _setting(
-        8192 * MIB,
-        "Disk for results; a job whose results might not fit is refused with 429.",
-        low=MIB,
-        high=1024 * 1024 * MIB,
+        8192 * MIB, "Disk for results; a job whose results might not fit gets 429.", low=MIB, high=2**40, is_fixed=True
     )
     results_kept_s: float = _setting(
-        7 * 86400.0, "A job and its results are forgotten this long after it was accepted.", low=1, high=366 * 86400
+        604800.0, "A job is forgotten this long after its acceptance, results too.", low=1, high=10**8, is_fixed=True
     )
-    min_free_disk_bytes: int = _setting(
-        1024 * MIB, "With less free disk than this, jobs are refused with 503.", low=0, high=1024 * 1024 * MIB
-    )
+    min_free_disk_bytes: int = _setting(1024 * MIB, "With less free disk than this, jobs get 503.", low=0, high=2**40)
 
 
 @dataclass(frozen=True)
