@@ -82,8 +82,8 @@ class Acceptance:
 
     async def _promised(self, owner: str, key: str) -> tuple[int, JobRecord | None]:
         """Return which job a key stands for, and the number of the message that says so (0 for none)."""
-        query = {"last_by_subj": subjects.job_key(owner, key)}
-        answer = await self._broker.call(f"STREAM.MSG.GET.{subjects.JOBRESULTS}", query)
+        subject = f"STREAM.MSG.GET.{subjects.JOBRESULTS}"
+        answer = await disk.call(self._broker, subject, {"last_by_subj": subjects.job_key(owner, key)})
         if "error" in answer:
             return 0, None
         return answer["message"]["seq"], jobs.unpack_record(b64decode(answer["message"]["data"]))

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from functools import partial
+from typing import Any
 
 from appliance.config import Jobs
 from appliance.errors import Overloaded, Unavailable
@@ -14,6 +15,8 @@ from appliance.workqueue.broker import Broker
 
 _TRIES = 5
 _CONFIRM_S = 5.0
+_ANSWER_S = 2.0
+_PAUSE_S = 0.05
 _CODE = re.compile(rb'"err_code":\s*(\d+)')
 _THERE_ALREADY = (10071, 10164)
 """JetStream error codes for a last sequence that is not the expected one."""
@@ -102,21 +105,33 @@ def _headers(*lines: str) -> bytes:
 
 async def read(broker: Broker, subject: str) -> bytes | None:
     """Return the message of a subject in JOBRESULTS, or None. Raises Unavailable."""
-    try:
-        data = await broker.request(f"$JS.API.DIRECT.GET.{subjects.JOBRESULTS}.{subject}", b"", _CONFIRM_S)
-    except asyncio.TimeoutError as exc:
-        raise Unavailable("The queue does not answer.") from exc
-    if data is None:
-        raise Unavailable("The queue is not up.")
-    return data or None
+    for _ in range(_TRIES):
+        try:
+            data = await broker.request(f"$JS.API.DIRECT.GET.{subjects.JOBRESULTS}.{subject}", b"", _ANSWER_S)
+        except asyncio.TimeoutError:
+            continue
+        if data is not None:
+            return data or None
+        break
+    raise Unavailable("The queue does not answer.")
+
+
+async def call(broker: Broker, subject: str, query: dict[str, object]) -> dict[str, Any]:
+    """As Broker.call, of what may be asked twice: again where the broker died over it. Raises Unavailable."""
+    for _ in range(_TRIES - 1):
+        try:
+            return await broker.call(subject, query)
+        except Unavailable:
+            await asyncio.sleep(_PAUSE_S)
+    return await broker.call(subject, query)
 
 
 async def count(broker: Broker, stream: str, pattern: str) -> dict[str, int]:
     """Return how many messages each subject has that matches."""
     found: dict[str, int] = {}
     while True:
-        query = {"subjects_filter": pattern, "offset": len(found)}
-        answer = await broker.call(f"STREAM.INFO.{stream}", query)
+        query: dict[str, object] = {"subjects_filter": pattern, "offset": len(found)}
+        answer = await call(broker, f"STREAM.INFO.{stream}", query)
         _check(answer)
         page = answer["state"].get("subjects") or {}
         found |= page
@@ -126,14 +141,14 @@ async def count(broker: Broker, stream: str, pattern: str) -> dict[str, int]:
 
 async def size(broker: Broker, stream: str) -> tuple[int, int]:
     """Return a stream's number of messages and of bytes."""
-    answer = await broker.call(f"STREAM.INFO.{stream}", {})
+    answer = await call(broker, f"STREAM.INFO.{stream}", {})
     _check(answer)
     return answer["state"]["messages"], answer["state"]["bytes"]
 
 
 async def purge(broker: Broker, stream: str, pattern: str) -> None:
     """Remove all messages of the subjects that match."""
-    _check(await broker.call(f"STREAM.PURGE.{stream}", {"filter": pattern}))
+    _check(await call(broker, f"STREAM.PURGE.{stream}", {"filter": pattern}))
 
 
 def _check(answer: dict[str, object]) -> None:
