@@ -16,7 +16,7 @@ from aiohttp.web_protocol import RequestHandler
 from appliance import log
 from appliance.config import Server
 from appliance.errors import BadRequest, Internal, TooManyConnections
-from appliance.gateway.render import error_response, raw_error
+from appliance.gateway.render import INTERNAL, error_response, raw_error
 
 _log = log.Logger("connections")
 
@@ -103,11 +103,11 @@ class _Handler(RequestHandler):
     def handle_error(
         self,
         request: web.BaseRequest,
-        status: int = 500,
+        status: int = INTERNAL,
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        if status >= 500:
+        if status >= INTERNAL:
             _log.error("request", exc, state="not handled")
             response = error_response(Internal("Something went wrong here; the log has it."))
         else:

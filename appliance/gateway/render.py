@@ -28,6 +28,7 @@ _STATUS: dict[type[ApplianceError], int] = {
 }
 
 ACCEPTED = 202
+INTERNAL = 500
 NOT_READY = 503
 CLIENT_GONE = 499
 """In the log and the metrics only: whoever hung up receives nothing."""
