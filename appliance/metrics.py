@@ -85,7 +85,7 @@ class Lanes(Collector):
 
     MEANINGS: ClassVar = {
         "admitted": "Items let in at the door.",
-        "answered": "Items whose results reached their caller.",
+        "answered": "Items whose results reached their caller, or the disk.",
         "failed": "Items that ended in a named error.",
         "shed": "Requests refused at the door because too much work waits.",
         "expired": "Requests whose time was over before their answer was there.",
@@ -111,7 +111,7 @@ class Lanes(Collector):
             what: CounterMetricFamily(f"appliance_lane_{what}", text, labels=["model", "class"])
             for what, text in self.MEANINGS.items()
         }
-        for (what, model, klass), number in sorted(Counter({**self._counts, **self.elsewhere()}).items()):
+        for (what, model, klass), number in sorted((self._counts + Counter(self.elsewhere())).items()):
             families[what].add_metric([model, klass], number)
         yield from families.values()
 

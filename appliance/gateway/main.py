@@ -24,7 +24,7 @@ from appliance.gateway.jobs import Jobs
 from appliance.gateway.joining import Joining
 from appliance.gateway.noted import Noting
 from appliance.gateway.openai import OpenAI
-from appliance.gateway.ops import Ops
+from appliance.gateway.ops import Ops, Parts
 from appliance.gateway.probing import Prober
 from appliance.models.catalog import Catalog
 from appliance.supervisor.child import Control, run_child, stop_event
@@ -76,8 +76,7 @@ class Gateway:
         self._broker.post(subjects.TELL, b"")
         runner = await self._listen()
         self._control.report("ready")
-        job_sweep = Sweep(self._broker, JobStore(self._broker), self._bulk_lanes, time.monotonic)
-        watches = (self._watch_catalog(), self._connections.sweep(), self._prober.run(), job_sweep.run())
+        watches = (self._watch_catalog(), self._connections.sweep(), self._prober.run(), self._sweep.run())
         background = [asyncio.create_task(t) for t in watches]
         retire = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, retire.set)
@@ -115,7 +114,9 @@ class Gateway:
         app.add_routes(openai.routes())
         app.add_routes(Jobs(openai.question, self._catalog, self._broker, self._room, self._launch.config).routes())
         self._prober = Prober(asker, self._fleet, self._catalog)
-        app.add_routes(Ops(self._fleet, self._prober, self._broker, self._publisher, self._noting).routes())
+        self._sweep = Sweep(self._broker, JobStore(self._broker), self._bulk_lanes, time.monotonic)
+        parts = Parts(self._fleet, self._prober, self._broker, self._publisher, self._noting, self._sweep)
+        app.add_routes(Ops(parts).routes())
         # A handler is cancelled when its client hangs up: work whose caller is gone is not run.
         runner = web.AppRunner(
             app,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from aiohttp import web
 
 from appliance import __version__, metrics
@@ -11,17 +13,25 @@ from appliance.gateway.probing import Prober
 from appliance.gateway.render import NOT_READY, json_response
 from appliance.workqueue.broker import Broker
 from appliance.workqueue.publisher import Publisher
+from appliance.workqueue.sweep import Sweep
+
+
+class Parts(NamedTuple):
+    """What there is to tell about."""
+
+    fleet: Fleet
+    prober: Prober
+    broker: Broker
+    publisher: Publisher
+    noting: Noting
+    sweep: Sweep
 
 
 class Ops:
     """The handlers; none of them touches a device."""
 
-    def __init__(self, fleet: Fleet, prober: Prober, broker: Broker, publisher: Publisher, noting: Noting) -> None:
-        self._fleet = fleet
-        self._prober = prober
-        self._broker = broker
-        self._publisher = publisher
-        self._noting = noting
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -41,16 +51,16 @@ class Ops:
         return json_response({"status": "ready"})
 
     def _not_ready(self) -> str:
-        if self._noting.is_draining:
+        if self._parts.noting.is_draining:
             return "Shutting down."
-        if not self._broker.is_connected:
+        if not self._parts.broker.is_connected:
             return "The queue is not connected."
-        return self._fleet.not_ready() or self._prober.not_proven()
+        return self._parts.fleet.not_ready() or self._parts.prober.not_proven()
 
     async def health(self, request: web.Request) -> web.Response:
         """Always 200: the answer is the body. `status` is ok, degraded or unavailable."""
-        not_ready, problems = self._not_ready(), self._fleet.problems()
-        if not self._broker.is_connected:
+        not_ready, problems = self._not_ready(), self._parts.fleet.problems()
+        if not self._parts.broker.is_connected:
             problems.insert(
                 0, "The gateway has lost the queue; it reconnects by itself as soon as nats-server is back."
             )
@@ -62,13 +72,14 @@ class Ops:
                 "reason": not_ready,
                 "problems": problems,
                 "gateway": {
-                    "held_items": self._publisher.held,
-                    "in_flight": self._noting.in_flight,
-                    "republished": self._publisher.republished,
-                    "duplicates": self._publisher.duplicates,
-                    "queue_connected": self._broker.is_connected,
+                    "held_items": self._parts.publisher.held,
+                    "in_flight": self._parts.noting.in_flight,
+                    "republished": self._parts.publisher.republished,
+                    "duplicates": self._parts.publisher.duplicates,
+                    "queue_connected": self._parts.broker.is_connected,
                 },
-                **self._fleet.report(),
+                "jobs": {"waiting_items": self._parts.sweep.waiting_items},
+                **self._parts.fleet.report(),
             }
         )
 

@@ -141,6 +141,10 @@ class Worker:
 
     def _answer(self, finished: list[Finished]) -> None:
         answered = [(self._held.pop(d.item.item_id, [d]), result) for d, result in finished]
+        for (delivery, *_), result in answered:
+            if delivery.item.is_job:  # what callers wait for, their gateways count
+                what = "failed" if result.error_code else "answered"
+                self._dispatcher.lanes[what, delivery.item.model_id, delivery.item.klass] += 1
         self._spawn(replies.send(self._broker, answered))
         self._work.set()
 

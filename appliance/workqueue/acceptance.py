@@ -17,6 +17,7 @@ from pathlib import Path
 from appliance import log
 from appliance.config import Config
 from appliance.errors import ApplianceError, BodyTooLarge, IdempotencyMismatch, Overloaded, Unavailable
+from appliance.metrics import LANES
 from appliance.wire import items, jobs, subjects
 from appliance.wire.jobs import JobRecord
 from appliance.workqueue import disk
@@ -132,6 +133,7 @@ class Acceptance:
                 await asyncio.gather(*written, return_exceptions=True)
             place = subjects.job_record(record.owner, record.job_id)
             if await disk.put_new(self._broker, place, jobs.pack_record(record)):
+                LANES.count("admitted", record.model_id, subjects.BULK, len(payloads))
                 return record
             accepted = await self._store.record(record.owner, record.job_id)  # by an earlier try, or one beside this
             if accepted is None:

@@ -34,6 +34,8 @@ class Sweep:
         self._store = store
         self._lanes = lanes
         self._clock = clock
+        self.waiting_items = 0
+        """Of all accepted jobs together, as of the last look."""
         self._missing: set[str] = set()
         self._missing_before: set[str] = set()
         self._unaccepted: dict[Place, float] = {}
@@ -53,6 +55,7 @@ class Sweep:
     async def once(self) -> None:
         """Look at everything once. Raises Unavailable."""
         waiting = await self._store.waiting()
+        self.waiting_items = sum(count for _, count in waiting.values())
         known = set(await self._store.places())  # after the items: a job's record is the last of it to be written
         # A model may be away for a moment while it is replaced; one that is missing twice was removed.
         self._missing_before, self._missing = self._missing, {lane for lane, _ in waiting.values()} - {*self._lanes()}

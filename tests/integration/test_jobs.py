@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from typing import Any
@@ -291,3 +292,19 @@ def test_the_command_line_lists_everybody_s_jobs_and_cancels_one(served: Applian
         refused = served.command("jobs", "cancel", wrong, *where)
         assert refused.returncode == 1
         assert "There is no job" in refused.stderr
+
+
+def test_items_of_jobs_are_counted_from_acceptance_to_the_disk(served: Appliance) -> None:
+    def counted(what: str) -> float:
+        text = served.get("/metrics").body.decode()
+        found = re.search(rf'^appliance_lane_{what}_total{{class="bulk",model="fake"}} (\S+)$', text, re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+    async def conversation(client: Client) -> None:
+        await ended(client, await accepted(client, TEXTS))
+
+    wait.until(lambda: counted("admitted") == counted("answered") + counted("failed"), 10)
+    before = counted("admitted"), counted("answered")
+    talk(served.url, conversation)
+    assert counted("admitted") == before[0] + 7  # fifty texts are seven items of up to eight
+    wait.until(lambda: counted("answered") == before[1] + 7, 5)  # a worker tells it with its next heartbeat
