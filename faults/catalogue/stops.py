@@ -1,0 +1,45 @@
+"""SIGSTOP: a process that is there and does nothing, for a while or until somebody ends it."""
+
+from __future__ import annotations
+
+import signal
+
+from faults.fault import Act, Fault
+from faults.scene import Scene
+
+_LONGER_THAN_A_LEASE_S = 7.0
+
+
+def _stop(name: str, seconds: float) -> Act:
+    def act(scene: Scene) -> None:
+        for _ in scene.rounds():
+            scene.stop_for(name, seconds)
+
+    return act
+
+
+def _stop_engine(scene: Scene) -> None:
+    """Nobody wakes it: its worker must notice."""
+    for _ in scene.rounds():
+        scene.until_replaced("engine fake", scene.signal("engine fake", signal.SIGSTOP))
+
+
+FAULTS = (
+    Fault(
+        "engine-stop",
+        "SIGSTOP of the engine for good; batches may take 1 s",
+        _stop_engine,
+        settings={"engine.batch_timeout_s": 1.0},
+    ),
+    Fault("worker-stop", "SIGSTOP of the only worker for 2 s", _stop("worker cpu", 2.0), times=5),
+    Fault(
+        "worker-stop-long",
+        "SIGSTOP of one worker of two for longer than its leases",
+        _stop("worker cpu", _LONGER_THAN_A_LEASE_S),
+        times=3,
+        settings={"worker.devices": ["cpu", "virtual0"]},
+    ),
+    Fault("nats-stop", "SIGSTOP of nats-server for 3 s", _stop("nats-server", 3.0), times=5),
+    Fault("gateway-stop", "SIGSTOP of the gateway for 2 s", _stop("gateway0", 2.0), times=5),
+    Fault("daemon-stop", "SIGSTOP of the daemon for 3 s", _stop("daemon", 3.0), times=5),
+)

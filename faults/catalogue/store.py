@@ -1,0 +1,162 @@
+"""The broker's store on disk: full, read-only, with bytes of its files changed, without power."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from faults import wait
+from faults.disk import LoopDisk, SmallDisk
+from faults.fault import Expect, Fault
+from faults.mix import ORDINARY, POISON, Guilty, Lane, Mix
+from faults.scene import Scene
+
+_DISK_MIB = 24
+_POWER_MIB = 256
+_KEPT = 1000
+"""The quarantine's own limit."""
+
+_POISONED = Mix(
+    lanes=(*ORDINARY, Lane("yew", 1, 8, fail_mode="error")),
+    guilty=Guilty(POISON, every=30, models=("yew",)),
+    retries_unavailable=True,
+)
+_NAMED = frozenset({"quarantined", "engine_failed", "unavailable"})
+
+
+def _small_disk(scene: Scene) -> None:
+    disk = SmallDisk(scene.appliance.data / "queue", _DISK_MIB)
+    scene.cleanups.append(disk.remove)
+    scene.small_disk = disk
+
+
+def _fill(scene: Scene) -> None:
+    disk = scene.small_disk
+    assert disk is not None
+    for _ in scene.rounds():
+        disk.fill()
+        scene.note("no byte free")
+        scene.until_good(max(20, scene.requests // (4 * scene.times)))
+        disk.free()
+
+
+def _read_only(scene: Scene) -> None:
+    """Files that are open for writing keep a remount from working: the server is killed, and finds it on its return."""
+    disk = scene.small_disk
+    assert disk is not None
+    for _ in scene.rounds():
+        wait.until(lambda: _made_read_only(scene, disk), 10, "a read-only file system")
+        scene.until_good(max(20, scene.requests // (4 * scene.times)))
+        disk.set_read_only(False)
+
+
+def _made_read_only(scene: Scene, disk: SmallDisk) -> bool:
+    if disk.set_read_only(True):
+        return True
+    scene.kill("nats-server")
+    return disk.set_read_only(True)
+
+
+def _corrupt(scene: Scene) -> None:
+    """Stop, change some files of the store, start: it must come up and serve, whatever became of the quarantine."""
+    for _ in scene.rounds():
+        scene.stop_daemon()
+        files = sorted(path for path in (scene.appliance.data / "queue").rglob("*") if path.is_file())
+        for path in scene.chance.sample(files, min(3, len(files))):
+            scene.note(f"{_harm(scene, path)} {path.name}")
+        scene.start_daemon()
+
+
+def _harm(scene: Scene, path: Path) -> str:
+    data = bytearray(path.read_bytes())
+    how = scene.chance.choice(("flip", "cut", "garbage", "empty"))
+    if how == "flip" and data:
+        data[scene.chance.randrange(len(data))] ^= 1 << scene.chance.randrange(8)
+    elif how == "cut":
+        del data[len(data) // 2 :]
+    elif how == "garbage":
+        data = bytearray(scene.chance.randbytes(len(data) or 64))
+    else:
+        data.clear()
+    path.write_bytes(bytes(data))
+    return how
+
+
+def _loop_disk(scene: Scene) -> None:
+    disk = LoopDisk(scene.appliance.data, scene.appliance.folder / "disk.img", _POWER_MIB)
+    scene.cleanups.append(disk.remove)
+    scene.loop_disk = disk
+
+
+def _cut_power(scene: Scene) -> None:
+    """The data folder loses its power under load; what the quarantine had taken before is there afterwards."""
+    disk = scene.loop_disk
+    assert disk is not None
+    for _ in scene.rounds():
+        before = _numbers(scene)
+        disk.cut_power()
+        scene.kill_daemon()
+        disk.unmount()
+        disk.mount()
+        scene.start_daemon()
+        missing = before - _numbers(scene)
+        scene.check(
+            len(before) >= _KEPT or not missing, f"{len(missing)} quarantine entries are gone after a power cut"
+        )
+        scene.check(_is_whole(scene), "the broker's configuration is not whole after a power cut")
+
+
+def _numbers(scene: Scene) -> set[int]:
+    done = scene.appliance.command("quarantine", "list", "--json")
+    if done.returncode:
+        raise wait.TooLate(f"quarantine list: {done.stderr.strip()}")
+    return {row["number"] for row in json.loads(done.stdout)}
+
+
+def _is_whole(scene: Scene) -> bool:
+    try:
+        return "authorization" in json.loads((scene.appliance.data / "run" / "nats-server.conf").read_text())
+    except ValueError:
+        return False
+
+
+FAULTS = (
+    Fault(
+        "store-full",
+        f"not a byte free where the broker keeps its files ({_DISK_MIB} MiB), poison to set aside meanwhile",
+        _fill,
+        times=5,
+        mix=_POISONED,
+        needs=("mount",),
+        prepare=_small_disk,
+        expect=Expect(guilty=_NAMED, guilty_fail=True),
+    ),
+    Fault(
+        "store-read-only",
+        "the broker's file system turns read-only, and its server is started again on it",
+        _read_only,
+        times=5,
+        mix=_POISONED,
+        needs=("mount",),
+        prepare=_small_disk,
+        expect=Expect(guilty=_NAMED, guilty_fail=True),
+    ),
+    Fault(
+        "store-corrupt",
+        "three files of the broker's store changed, cut, emptied or garbled between stop and start",
+        _corrupt,
+        times=20,
+        mix=_POISONED,
+        expect=Expect(guilty=_NAMED, guilty_fail=True),
+    ),
+    Fault(
+        "power-cut",
+        "the data folder's ext4 loses its power (EXT4_IOC_SHUTDOWN) under load; started again on what the disk had",
+        _cut_power,
+        times=20,
+        mix=_POISONED,
+        needs=("loop",),
+        prepare=_loop_disk,
+        expect=Expect(guilty=_NAMED, guilty_fail=True),
+    ),
+)
