@@ -2,12 +2,13 @@
 # make test    everything the tests need, and all of them
 # make check   ruff, mypy --strict, the layer test
 # make bench   speed and size against their limits; results in bench/results/
+# make faults  the whole fault catalogue under load, as root where it can be; the table in docs/faults.md
 
 PYTHON ?= python3
 STARTER := data/models/all-minilm-l6-v2/model.toml
 PIP := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test check bench clean
+.PHONY: run test check bench faults clean
 
 run: .venv/.installed $(STARTER)
 	.venv/bin/appliance run --data ./data
@@ -26,6 +27,9 @@ check: .venv-dev/.installed
 
 bench: .venv/.installed .venv-dev/.installed $(STARTER)
 	.venv-dev/bin/python -m bench
+
+faults: .venv/.installed .venv-dev/.installed $(STARTER)
+	.venv-dev/bin/python -m faults
 
 # The appliance's own environment holds nothing but what it needs; the tools of its developers live in another.
 .venv/.installed: pyproject.toml constraints.txt

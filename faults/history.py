@@ -40,6 +40,9 @@ def read(path: Path) -> Iterator[Line]:
             yield orjson.loads(line)
 
 
+_FINAL = (b'"why":"good"', b'"why":"error"', b'"why":"gone"', b'"why":"wrong"')
+
+
 class Progress:
     """How far the load is, read off the file as it grows."""
 
@@ -47,14 +50,14 @@ class Progress:
         self._path = path
         self._offset = 0
         self._rest = b""
-        self._ended = 0
+        self._finished = 0
         self._good = 0
 
     @property
-    def ended(self) -> int:
-        """How many attempts have ended, however."""
+    def finished(self) -> int:
+        """How many requests have come to their end: an answer, an error, or their client's own will."""
         self._follow()
-        return self._ended
+        return self._finished
 
     @property
     def good(self) -> int:
@@ -71,5 +74,5 @@ class Progress:
         self._offset += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            self._ended += b'"e":"end"' in line
+            self._finished += any(end in line for end in _FINAL)
             self._good += b'"why":"good"' in line

@@ -19,6 +19,7 @@ from faults.instance import ROOT, Instance
 from faults.mix import Mix
 
 _ROUND_S = 90.0
+_LOAD_S = 240.0
 _LOAD_END_S = 120.0
 
 
@@ -50,7 +51,7 @@ class Scene:
 
     def finish_load(self) -> None:
         """Let the load reach its number of requests, then let every client come to its end."""
-        self.until_ended(self.requests)
+        self.until_finished(self.requests)
         self.stop_load()
 
     def stop_load(self) -> None:
@@ -67,8 +68,8 @@ class Scene:
         if status:
             self.problems.append(f"the load ended with status {status}")
 
-    def until_ended(self, count: int) -> None:
-        wait.until(lambda: self.progress.ended >= count, _ROUND_S, f"{count} requests ended, {self.progress.ended} did")
+    def until_finished(self, count: int) -> None:
+        wait.until(lambda: self.progress.finished >= count, _LOAD_S, f"the end of {count} requests")
 
     def until_good(self, more: int) -> None:
         """Return when so many more good answers have come. Raises TooLate."""

@@ -9,6 +9,9 @@ from faults.mix import FAKES, REAL, Lane, Mix
 from faults.scene import Scene
 
 _GAP_S = 2.0
+_ALONE = {"supervisor.restart_max_s": 0.1}
+"""Ten deaths in a minute are a crash loop, and would wait longer each time; here each waits as one death alone does."""
+
 _ANYBODY = ("engine fake", "worker cpu", "nats-server", "gateway0")
 
 
@@ -48,11 +51,13 @@ FAULTS = (
         expect=Expect(_GAP_S),
         keeps_real=True,
     ),
-    Fault("worker-kill", "SIGKILL of the only worker", _kill("worker cpu"), expect=Expect(_GAP_S)),
-    Fault("nats-kill", "SIGKILL of nats-server", _kill("nats-server"), expect=Expect(_GAP_S)),
-    Fault("gateway-kill", "SIGKILL of the only gateway", _kill("gateway0")),
-    Fault("worker-and-nats-kill", "SIGKILL of worker and nats-server at once", _two_at_once),
-    Fault("anybody-kill", "SIGKILL of a process chosen by chance, again and again", _anybody, times=20),
+    Fault("worker-kill", "SIGKILL of the only worker", _kill("worker cpu"), settings=_ALONE, expect=Expect(_GAP_S)),
+    Fault("nats-kill", "SIGKILL of nats-server", _kill("nats-server"), settings=_ALONE, expect=Expect(_GAP_S)),
+    Fault("gateway-kill", "SIGKILL of the only gateway", _kill("gateway0"), settings=_ALONE),
+    Fault("worker-and-nats-kill", "SIGKILL of worker and nats-server at once", _two_at_once, settings=_ALONE),
+    Fault(
+        "anybody-kill", "SIGKILL of a process chosen by chance, again and again", _anybody, times=20, settings=_ALONE
+    ),
     Fault(
         "daemon-kill",
         "SIGKILL of the daemon; its whole tree goes; started again",
