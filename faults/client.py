@@ -52,12 +52,14 @@ class Connection(asyncio.Protocol):
         try:
             return await asyncio.wait_for(self._answer, timeout_s)
         except asyncio.TimeoutError:
+            self.close()
             raise Broken("silent") from None
         finally:
             self._answer = None
 
     def close(self) -> None:
         """Hang up, whatever is on its way."""
+        self.is_open = False
         if self._transport is not None:
             self._transport.abort()
 
@@ -68,6 +70,8 @@ class Connection(asyncio.Protocol):
         self.is_open = True
 
     def data_received(self, data: bytes) -> None:
+        if not self.is_open:
+            return  # what is late for us is no answer too many
         if self._answer is None or self._answer.done():
             self._on_extra(data)
             return

@@ -29,8 +29,14 @@ class SmallDisk:
     def fill(self) -> None:
         """Leave not a byte free."""
         with suppress(OSError), self._ballast.open("ab", buffering=0) as file:
+            os.posix_fallocate(file.fileno(), 0, self._free_bytes())
+        with suppress(OSError), self._ballast.open("ab", buffering=0) as file:
             while True:
                 file.write(b"\0" * 4096)
+
+    def _free_bytes(self) -> int:
+        found = os.statvfs(self._folder)
+        return max(1, found.f_bavail * found.f_frsize)
 
     def free(self) -> None:
         self._ballast.unlink(missing_ok=True)

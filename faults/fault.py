@@ -20,7 +20,8 @@ class Expect:
     """What must hold beside "lost nothing, answered nothing twice or wrong", which holds for every fault.
 
     `errors` are the codes that innocents may get, none: every one of them is answered. `guilty` are those that the
-    others may get; `guilty_fail`: and never an answer. `gap_s` is the longest outage.
+    others may get; `guilty_fail`: and never an answer. `gap_s` is the longest outage, `p99_s` the innocents' slowest
+    hundredth; `put_off` the part of those turned away that may be turned away again when they come back as told.
     """
 
     gap_s: float | None = None
@@ -28,6 +29,8 @@ class Expect:
     guilty: frozenset[str] = frozenset()
     guilty_fail: bool = False
     may_shed: bool = False
+    p99_s: float | None = None
+    put_off: float | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,10 @@ def problems(expect: Expect, verdict: Verdict) -> list[str]:
         found += [f"{count} {role} got {code}" for code, count in sorted(codes.items()) if code not in allowed]
     if expect.gap_s is not None and verdict.gap_s >= expect.gap_s:
         found.append(f"a gap of {verdict.gap_s:.2f} s, {expect.gap_s:g} s are allowed")
+    if expect.p99_s is not None and not verdict.p99_s <= expect.p99_s:
+        found.append(f"a p99 of {verdict.p99_s:.2f} s for innocents, {expect.p99_s:g} s are allowed")
+    if expect.put_off is not None and verdict.put_off > expect.put_off * verdict.requests:
+        found.append(f"{verdict.put_off} came back as they were told and were turned away again")
     if verdict.shed and not expect.may_shed:
         found.append(f"{verdict.shed} turned away")
     guilty_answered = verdict.answered - verdict.innocents_answered

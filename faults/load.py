@@ -68,12 +68,13 @@ class Load:
         self._stop.set()
 
     async def run(self) -> None:
-        await asyncio.gather(*(self._client(number) for number in range(self._mix.clients)))
+        loops = self._mix.guilty.loops if self._mix.guilty else 0
+        await asyncio.gather(*(self._client(n, n < loops) for n in range(loops + self._mix.clients)))
 
-    async def _client(self, number: int) -> None:
+    async def _client(self, number: int, is_guilty: bool) -> None:
         caller = Caller(self._port, self._mix, self._history, self._golden, random.Random(f"{self._seed} again"))
         texts = [text for text in self._golden if len(text) <= _LONGEST_GOLDEN]
-        for asked in requests(self._mix, f"{self._seed} {number}", texts):
+        for asked in requests(self._mix, f"{self._seed} {number}", texts, is_guilty):
             if self._mix.guilty is not None and asked.role == self._mix.guilty.role:
                 if not self._guilty_left:
                     continue
@@ -112,20 +113,26 @@ class Caller:
             )
             end = await self._attempt(op, attempt, asked, body)
             self._history.write(END, op=op, n=attempt, **end)
-            if not self._is_again(end) or asyncio.get_running_loop().time() > give_up_at:
+            again_s = self._again_s(end)
+            if again_s is None or asyncio.get_running_loop().time() > give_up_at:
                 return
-            await asyncio.sleep(self._chance.uniform(*_AGAIN_S))
+            await asyncio.sleep(again_s)
 
-    def _is_again(self, end: dict[str, Any]) -> bool:
-        is_turned_away = end.get("code") == "unavailable" and self._mix.retries_unavailable
-        return end["why"] in ("refused", "reset") or is_turned_away
+    def _again_s(self, end: dict[str, Any]) -> float | None:
+        """Return in how many seconds to try again, None where that was the end."""
+        is_down = end.get("code") == "unavailable" and self._mix.retries_unavailable
+        if end["why"] in ("refused", "reset") or is_down:
+            return self._chance.uniform(*_AGAIN_S)
+        if self._mix.comes_back and end.get("code") in SHED and "after_s" in end:
+            return float(end["after_s"]) + self._chance.uniform(0.0, 0.5)
+        return None
 
     async def _attempt(self, op: int, attempt: int, asked: Asked, body: bytes) -> dict[str, Any]:
         request_id = f"op{op}.{attempt}"
         try:
             connection = await self._connected()
             answer = await connection.ask(
-                _request(request_id, asked.deadline_s, body), asked.hang_up_s or asked.deadline_s + _GRACE_S
+                request(op, attempt, asked, body), asked.hang_up_s or asked.deadline_s + _GRACE_S
             )
         except Broken as broken:
             self.close()
@@ -149,11 +156,20 @@ class Caller:
             self._connection = None
 
 
-def _request(request_id: str, deadline_s: float, body: bytes) -> bytes:
-    return (
-        b"POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        b"X-Request-Id: %b\r\nX-Request-Timeout: %.3f\r\nContent-Length: %d\r\n\r\n"
-    ) % (request_id.encode(), deadline_s, len(body)) + body
+def request(op: int, attempt: int, asked: Asked, body: bytes) -> bytes:
+    """Return the bytes of an attempt. Every other request says by a key of its own that its attempts are one."""
+    headers = {
+        "Host": "127.0.0.1",
+        "Authorization": f"Bearer {asked.role}",
+        "Content-Type": "application/json",
+        "Content-Length": str(len(body)),
+        "X-Request-Id": f"op{op}.{attempt}",
+        "X-Request-Timeout": f"{asked.deadline_s:.3f}",
+        **({"Idempotency-Key": f"op{op}"} if op % 2 else {}),
+        **({"X-Work-Class": asked.klass} if asked.klass else {}),
+    }
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"POST /v1/embeddings HTTP/1.1\r\n{lines}\r\n".encode() + body
 
 
 def outcome(answer: Answer, request_id: str, asked: Asked, golden: dict[str, list[float]]) -> dict[str, Any]:
@@ -168,9 +184,11 @@ def outcome(answer: Answer, request_id: str, asked: Asked, golden: dict[str, lis
         is_named = bool(code) and bool(error["message"]) and set(error) == {"message", "type", "param", "code"}
     except (ValueError, KeyError, TypeError):
         return {"why": "garbage", "status": answer.status, **foreign}
-    if code in SHED and "retry-after" not in answer.headers:
+    after_s = answer.headers.get("retry-after", "")
+    after = {"after_s": int(after_s)} if after_s.isdigit() else {}
+    if code in SHED and not after:
         is_named = False
-    return {"why": "error" if is_named else "garbage", "status": answer.status, "code": code, **foreign}
+    return {"why": "error" if is_named else "garbage", "status": answer.status, "code": code, **after, **foreign}
 
 
 def is_right(fields: Any, asked: Asked, golden: dict[str, list[float]]) -> bool:

@@ -11,7 +11,7 @@ from faults.oracle import INNOCENT
 
 REAL = "all-MiniLM-L6-v2"
 POISON, GONE, IMPATIENT, CROWD = "poison", "gone", "impatient", "crowd"
-MARKER = "arsenic"
+MARKER = "cyanide"
 """The word at which a fake model that has a way to fail fails."""
 
 
@@ -33,15 +33,18 @@ class Lane:
 class Guilty:
     """Every `every`th request plays `role`, on the models named (all, where none is), at most `most` of them.
 
-    `deadline_s` is its own; `hang_up_s` the longest time after which it hangs up, 0: never.
+    With `loops`, so many clients beside the others do nothing else, and never pause. `deadline_s` is its own;
+    `hang_up_s` the longest time after which it hangs up, 0: never; `klass` the class of its work.
     """
 
     role: str
-    every: int
+    every: int = 0
     models: tuple[str, ...] = ()
     most: int = 10**9
     deadline_s: float = 30.0
     hang_up_s: float = 0.0
+    loops: int = 0
+    klass: str = ""
 
 
 FAKES = (Lane("oak", 4, 8), Lane("elm", 2, 12), Lane("ash", 1, 16, a_ms=4.0))
@@ -52,7 +55,8 @@ ORDINARY = (*FAKES, Lane(REAL, 0.4))
 class Mix:
     """`clients` closed loops, each pausing `pause_ms` on average. `keeps` says whether connections are used again.
 
-    `retries_unavailable` is for faults that restart the whole appliance: a 503 is tried again, as Retry-After says.
+    `retries_unavailable` is for faults that restart the whole appliance: a 503 is tried again a little later.
+    `comes_back`: who is turned away comes again when it was told to.
     """
 
     lanes: tuple[Lane, ...] = ORDINARY
@@ -62,6 +66,7 @@ class Mix:
     deadline_s: tuple[float, float] = (20.0, 40.0)
     keeps: bool = True
     retries_unavailable: bool = False
+    comes_back: bool = False
     lists: bool = True
 
     def without_real(self) -> Mix:
@@ -78,13 +83,15 @@ class Asked:
     deadline_s: float
     pause_s: float
     hang_up_s: float = 0.0
+    klass: str = ""
 
 
-def requests(mix: Mix, seed: str, golden_texts: list[str]) -> Iterator[Asked]:
-    """Yield one client's requests without end."""
+def requests(mix: Mix, seed: str, golden_texts: list[str], is_guilty: bool = False) -> Iterator[Asked]:
+    """Yield one client's requests without end; all of them guilty, or as the mix says."""
     chance = random.Random(seed)
     shares = [lane.share for lane in mix.lanes]
-    number = chance.randrange(mix.guilty.every) if mix.guilty else 0  # else all clients would do it at once
+    every = 1 if is_guilty else mix.guilty.every if mix.guilty else 0
+    number = chance.randrange(every) if every else 0  # else all clients would do it at once
     while True:
         lane = chance.choices(mix.lanes, shares)[0]
         number += 1
@@ -95,9 +102,9 @@ def requests(mix: Mix, seed: str, golden_texts: list[str]) -> Iterator[Asked]:
             chance.uniform(*mix.deadline_s),
             min(chance.expovariate(1.0), 5.0) * mix.pause_ms / 1e3,
         )
-        if mix.guilty is not None and number % mix.guilty.every == 0:
+        if mix.guilty is not None and every and number % every == 0:
             asked = _made_guilty(chance, asked, mix, mix.guilty)
-        yield asked
+        yield replace(asked, pause_s=0.0) if is_guilty else asked
 
 
 def _texts(chance: random.Random, lane: Lane, golden_texts: list[str], lists: bool) -> list[str]:
@@ -120,4 +127,5 @@ def _made_guilty(chance: random.Random, asked: Asked, mix: Mix, guilty: Guilty) 
         role=guilty.role,
         deadline_s=guilty.deadline_s,
         hang_up_s=chance.uniform(0.0, guilty.hang_up_s) if guilty.hang_up_s else 0.0,
+        klass=guilty.klass,
     )

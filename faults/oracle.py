@@ -57,7 +57,10 @@ class Op:
 
 @dataclass
 class Verdict:
-    """The figures. `errors` counts the codes of named errors by the role of whoever got them."""
+    """The figures. `errors` counts the codes of named errors by the role of whoever got them.
+
+    `put_off` are those that came back when they were told to and were turned away again.
+    """
 
     requests: int = 0
     shed: int = 0
@@ -69,6 +72,7 @@ class Verdict:
     wrong: int = 0
     retried: int = 0
     gone: int = 0
+    put_off: int = 0
     gap_s: float = 0.0
     p99_s: float = math.nan
     innocents: int = 0
@@ -139,6 +143,7 @@ def _count(number: int, op: Op, downs: list[list[float]], verdict: Verdict) -> N
     verdict.requests += 1
     verdict.retried += len(op.attempts) - 1
     verdict.wrong += sum(attempt.why == "wrong" for attempt in op.attempts.values())
+    verdict.put_off += sum(attempt.code in SHED for attempt in op.attempts.values()) > 1
     last = op.last
     if last.why == "gone":
         verdict.gone += 1

@@ -73,7 +73,8 @@ def _play(scene: Scene, options: Options) -> None:
     fault, appliance = scene.fault, scene.appliance
     if fault.prepare is not None:
         fault.prepare(scene)
-    is_real = options.store is not None and (fault.keeps_real or not options.short)
+    has_real = any(not lane.dimensions for lane in fault.mix.lanes)
+    is_real = has_real and options.store is not None and (fault.keeps_real or not options.short)
     mix = fault.mix if is_real else fault.mix.without_real()
     appliance.models.mkdir(parents=True, exist_ok=True)
     models.install(appliance.models, mix.lanes, options.store if is_real else None)

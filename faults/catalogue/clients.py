@@ -122,6 +122,6 @@ FAULTS = (
         _nothing,
         times=1,
         mix=Mix(lanes=ORDINARY, guilty=Guilty(IMPATIENT, every=3, deadline_s=0.01)),
-        expect=Expect(guilty=frozenset({"deadline_exceeded"})),
+        expect=Expect(guilty=frozenset({"deadline_exceeded"}), may_shed=True),
     ),
 )

@@ -113,4 +113,12 @@ FAULTS = (
         times=2,
         expect=Expect(gap_s=2.0),
     ),
+    Fault(
+        "slow-load-one-stream",
+        "the same on a device that runs one batch at once, as GPUs do",
+        _slow_load,
+        times=2,
+        settings={"worker.streams": 1},
+        expect=Expect(gap_s=2.0),
+    ),
 )

@@ -15,7 +15,7 @@ def _nothing(scene: Scene) -> None:
 
 def _poisoned(fail_mode: str, most: int) -> Mix:
     """Poison among innocents of the same model, and so in the same batches."""
-    every = 150 if most == 1 else 60
+    every = 150 if most == 1 else 20
     return Mix(
         lanes=(*ORDINARY, Lane("yew", 3, 8, a_ms=3.0, fail_mode=fail_mode)),
         guilty=Guilty(POISON, every=every, models=("yew",), most=most),

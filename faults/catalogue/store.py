@@ -11,14 +11,14 @@ from faults.fault import Expect, Fault
 from faults.mix import ORDINARY, POISON, Guilty, Lane, Mix
 from faults.scene import Scene
 
-_DISK_MIB = 24
-_POWER_MIB = 256
+_DISK_MIB = 512
+_POWER_MIB = 640
 _KEPT = 1000
 """The quarantine's own limit."""
 
 _POISONED = Mix(
     lanes=(*ORDINARY, Lane("yew", 1, 8, fail_mode="error")),
-    guilty=Guilty(POISON, every=30, models=("yew",)),
+    guilty=Guilty(POISON, every=60, models=("yew",)),
     retries_unavailable=True,
 )
 _NAMED = frozenset({"quarantined", "engine_failed", "unavailable"})
@@ -36,6 +36,18 @@ def _fill(scene: Scene) -> None:
     for _ in scene.rounds():
         disk.fill()
         scene.note("no byte free")
+        scene.until_good(max(20, scene.requests // (4 * scene.times)))
+        disk.free()
+
+
+def _start_full(scene: Scene) -> None:
+    """Not a byte free when it starts: interactive work needs no disk."""
+    disk = scene.small_disk
+    assert disk is not None
+    for _ in scene.rounds():
+        scene.stop_daemon()
+        disk.fill()
+        scene.start_daemon()
         scene.until_good(max(20, scene.requests // (4 * scene.times)))
         disk.free()
 
@@ -126,6 +138,16 @@ FAULTS = (
         f"not a byte free where the broker keeps its files ({_DISK_MIB} MiB), poison to set aside meanwhile",
         _fill,
         times=5,
+        mix=_POISONED,
+        needs=("mount",),
+        prepare=_small_disk,
+        expect=Expect(guilty=_NAMED, guilty_fail=True),
+    ),
+    Fault(
+        "store-full-start",
+        "not a byte free where the broker keeps its files when the daemon starts again",
+        _start_full,
+        times=3,
         mix=_POISONED,
         needs=("mount",),
         prepare=_small_disk,

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from bench.texts import WORDS
 from faults import expected
 from faults.client import Answer
 from faults.load import outcome
-from faults.mix import Asked, Lane
+from faults.mix import MARKER, Asked, Lane
 from tests.integration.oracle import vector
 
 LANE = Lane("oak", 1, 8)
@@ -65,3 +66,8 @@ def test_who_is_turned_away_must_be_told_when_to_come_back() -> None:
     error = {"error": {"message": "no", "type": "rate_limit_error", "param": None, "code": "overloaded"}}
     assert outcome(answer(429, error), "op1.0", asked("x"), {})["why"] == "garbage"
     assert outcome(answer(429, error, **{"retry-after": "1"}), "op1.0", asked("x"), {})["why"] == "error"
+
+
+def test_no_word_of_the_load_is_taken_for_the_marker() -> None:
+    marked = expected.fake_vector(MARKER, 8)
+    assert [word for word in WORDS if expected.fake_vector(word, 8) == marked] == []
