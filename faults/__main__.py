@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -32,6 +33,7 @@ def main() -> int:
         print(f"faults: {arguments.store} has no {models.real_folder()}. See --store.", file=sys.stderr)
         return 2
     options = Options(arguments.seed, arguments.short, store, arguments.keep)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of what unmounts and ends processes
     rows = _run_all(chosen, options)
     print("\n" + report.table(rows))
     if len(chosen) == len(FAULTS) and not arguments.short:

@@ -62,10 +62,10 @@ class Load:
         self._golden = golden
         self._numbers = itertools.count(1)
         self._guilty_left = mix.guilty.most if mix.guilty else 0
-        self._stop = asyncio.Event()
+        self._is_over = False
 
     def stop(self) -> None:
-        self._stop.set()
+        self._is_over = True
 
     async def run(self) -> None:
         loops = self._mix.guilty.loops if self._mix.guilty else 0
@@ -80,11 +80,9 @@ class Load:
                     continue
                 self._guilty_left -= 1
             await caller.ask(next(self._numbers), asked)
-            try:
-                await asyncio.wait_for(self._stop.wait(), asked.pause_s)
+            await asyncio.sleep(asked.pause_s)
+            if self._is_over:
                 break
-            except asyncio.TimeoutError:
-                pass
         caller.close()
 
 

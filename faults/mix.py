@@ -33,7 +33,7 @@ class Lane:
 class Guilty:
     """Every `every`th request plays `role`, on the models named (all, where none is), at most `most` of them.
 
-    With `loops`, so many clients beside the others do nothing else, and never pause. `deadline_s` is its own;
+    With `loops`, so many clients beside the others do nothing else. `deadline_s` is its own;
     `hang_up_s` the longest time after which it hangs up, 0: never; `klass` the class of its work.
     """
 
@@ -72,6 +72,12 @@ class Mix:
     def without_real(self) -> Mix:
         return replace(self, lanes=tuple(lane for lane in self.lanes if lane.dimensions))
 
+    def with_at_most(self, guilty: int) -> Mix:
+        """Return the mix with no more poison than this; crowds stay."""
+        if self.guilty is None or self.guilty.role != POISON:
+            return self
+        return replace(self, guilty=replace(self.guilty, most=min(guilty, self.guilty.most)))
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -104,7 +110,7 @@ def requests(mix: Mix, seed: str, golden_texts: list[str], is_guilty: bool = Fal
         )
         if mix.guilty is not None and every and number % every == 0:
             asked = _made_guilty(chance, asked, mix, mix.guilty)
-        yield replace(asked, pause_s=0.0) if is_guilty else asked
+        yield asked
 
 
 def _texts(chance: random.Random, lane: Lane, golden_texts: list[str], lists: bool) -> list[str]:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from faults import load, wait
-from faults.disk import LoopDisk, SmallDisk
+from faults.disk import Disk
 from faults.fault import Fault
 from faults.history import DOWN, NOTE, UP, History, Progress
 from faults.instance import ROOT, Instance
@@ -32,13 +32,13 @@ class Scene:
         self.chance = chance
         self.times = times
         self.requests = requests
+        self.is_short = requests < fault.requests
         self.problems: list[str] = []
         self.path = appliance.folder / "history.jsonl"
         self.history = History(self.path)
         self.progress = Progress(self.path)
         self.cleanups: list[Callable[[], None]] = []
-        self.small_disk: SmallDisk | None = None
-        self.loop_disk: LoopDisk | None = None
+        self._disk: Disk | None = None
         self._load: subprocess.Popen[bytes] | None = None
 
     # -- the load ---------------------------------------------------------------------------
@@ -54,13 +54,14 @@ class Scene:
         self.until_finished(self.requests)
         self.stop_load()
 
-    def stop_load(self) -> None:
+    def stop_load(self, within_s: float = _LOAD_END_S) -> None:
+        """Let every client come to its end; those that are not there in time are ended, and told."""
         if self._load is None:
             return
         assert self._load.stdin is not None
         self._load.stdin.close()
         try:
-            status = self._load.wait(_LOAD_END_S)
+            status = self._load.wait(within_s)
         except subprocess.TimeoutExpired:
             self._load.kill()
             status = self._load.wait()
@@ -136,6 +137,18 @@ class Scene:
     def start_daemon(self) -> None:
         self.appliance.start_ready()
         self.history.write(UP, who="daemon")
+
+    # -- its disk ---------------------------------------------------------------------------
+
+    def use_disk(self, folder: Path, size_mib: int) -> None:
+        """Have a folder of the appliance on a disk of its own; for `prepare`."""
+        self._disk = Disk(folder, self.appliance.folder / "disk.img", size_mib)
+        self.cleanups.append(self._disk.remove)
+
+    @property
+    def disk(self) -> Disk:
+        assert self._disk is not None, "prepare made none"
+        return self._disk
 
     def check(self, holds: bool, text: str) -> None:
         """Note a problem unless something holds."""

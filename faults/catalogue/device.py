@@ -63,7 +63,8 @@ def _remove(group: os.PathLike[str]) -> None:
 
 
 def _slow_load(scene: Scene) -> None:
-    (scene.appliance.folder / "slow").write_text(str(_SLOW_S))
+    seconds = _SLOW_S / 3 if scene.is_short else _SLOW_S
+    (scene.appliance.folder / "slow").write_text(str(seconds))
     for number in scene.rounds():
         models.write_fake(scene.appliance.models, Lane(f"late{number}", 0, 8))
         name = f"late{number}"

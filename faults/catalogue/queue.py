@@ -39,8 +39,9 @@ async def _copy(scene: Scene, seconds: float) -> int:
             copies += 1
             tasks.add(asyncio.create_task(again(message)))
 
-    await nats.subscribe("LIVE.>", cb=on_item)
+    subscription = await nats.subscribe("LIVE.>", cb=on_item)
     await asyncio.sleep(seconds)
+    await subscription.unsubscribe()
     await asyncio.gather(*tasks)
     await nats.close()
     return copies

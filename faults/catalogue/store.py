@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 from faults import wait
-from faults.disk import LoopDisk, SmallDisk
 from faults.fault import Expect, Fault
 from faults.mix import ORDINARY, POISON, Guilty, Lane, Mix
 from faults.scene import Scene
 
-_DISK_MIB = 512
-_POWER_MIB = 640
+_QUEUE_MIB = 768
+_DATA_MIB = 1024
+_READ_ONLY_S = 3.0
 _KEPT = 1000
 """The quarantine's own limit."""
 
@@ -24,49 +25,36 @@ _POISONED = Mix(
 _NAMED = frozenset({"quarantined", "engine_failed", "unavailable"})
 
 
-def _small_disk(scene: Scene) -> None:
-    disk = SmallDisk(scene.appliance.data / "queue", _DISK_MIB)
-    scene.cleanups.append(disk.remove)
-    scene.small_disk = disk
+def _queue_disk(scene: Scene) -> None:
+    scene.use_disk(scene.appliance.data / "queue", _QUEUE_MIB)
 
 
 def _fill(scene: Scene) -> None:
-    disk = scene.small_disk
-    assert disk is not None
     for _ in scene.rounds():
-        disk.fill()
+        scene.disk.fill()
         scene.note("no byte free")
         scene.until_good(max(20, scene.requests // (4 * scene.times)))
-        disk.free()
+        scene.disk.free()
 
 
 def _start_full(scene: Scene) -> None:
     """Not a byte free when it starts: interactive work needs no disk."""
-    disk = scene.small_disk
-    assert disk is not None
     for _ in scene.rounds():
         scene.stop_daemon()
-        disk.fill()
+        scene.disk.fill()
         scene.start_daemon()
         scene.until_good(max(20, scene.requests // (4 * scene.times)))
-        disk.free()
+        scene.disk.free()
 
 
 def _read_only(scene: Scene) -> None:
     """Files that are open for writing keep a remount from working: the server is killed, and finds it on its return."""
-    disk = scene.small_disk
-    assert disk is not None
     for _ in scene.rounds():
-        wait.until(lambda: _made_read_only(scene, disk), 10, "a read-only file system")
-        scene.until_good(max(20, scene.requests // (4 * scene.times)))
-        disk.set_read_only(False)
-
-
-def _made_read_only(scene: Scene, disk: SmallDisk) -> bool:
-    if disk.set_read_only(True):
-        return True
-    scene.kill("nats-server")
-    return disk.set_read_only(True)
+        scene.signal("nats-server", signal.SIGKILL)
+        wait.until(lambda: scene.disk.set_read_only(True), 1, "a read-only file system")
+        scene.note("read-only")
+        wait.pause(_READ_ONLY_S)
+        scene.disk.set_read_only(False)
 
 
 def _corrupt(scene: Scene) -> None:
@@ -94,22 +82,18 @@ def _harm(scene: Scene, path: Path) -> str:
     return how
 
 
-def _loop_disk(scene: Scene) -> None:
-    disk = LoopDisk(scene.appliance.data, scene.appliance.folder / "disk.img", _POWER_MIB)
-    scene.cleanups.append(disk.remove)
-    scene.loop_disk = disk
+def _data_disk(scene: Scene) -> None:
+    scene.use_disk(scene.appliance.data, _DATA_MIB)
 
 
 def _cut_power(scene: Scene) -> None:
     """The data folder loses its power under load; what the quarantine had taken before is there afterwards."""
-    disk = scene.loop_disk
-    assert disk is not None
     for _ in scene.rounds():
         before = _numbers(scene)
-        disk.cut_power()
+        scene.disk.cut_power()
         scene.kill_daemon()
-        disk.unmount()
-        disk.mount()
+        scene.disk.unmount()
+        scene.disk.mount()
         scene.start_daemon()
         missing = before - _numbers(scene)
         scene.check(
@@ -135,12 +119,12 @@ def _is_whole(scene: Scene) -> bool:
 FAULTS = (
     Fault(
         "store-full",
-        f"not a byte free where the broker keeps its files ({_DISK_MIB} MiB), poison to set aside meanwhile",
+        f"not a byte free where the broker keeps its files ({_QUEUE_MIB} MiB), poison to set aside meanwhile",
         _fill,
         times=5,
         mix=_POISONED,
-        needs=("mount",),
-        prepare=_small_disk,
+        needs=("loop",),
+        prepare=_queue_disk,
         expect=Expect(guilty=_NAMED, guilty_fail=True),
     ),
     Fault(
@@ -149,18 +133,18 @@ FAULTS = (
         _start_full,
         times=3,
         mix=_POISONED,
-        needs=("mount",),
-        prepare=_small_disk,
+        needs=("loop",),
+        prepare=_queue_disk,
         expect=Expect(guilty=_NAMED, guilty_fail=True),
     ),
     Fault(
         "store-read-only",
-        "the broker's file system turns read-only, and its server is started again on it",
+        f"the broker's file system is read-only for {_READ_ONLY_S:g} s, and its server is started again on it",
         _read_only,
         times=5,
         mix=_POISONED,
-        needs=("mount",),
-        prepare=_small_disk,
+        needs=("loop",),
+        prepare=_queue_disk,
         expect=Expect(guilty=_NAMED, guilty_fail=True),
     ),
     Fault(
@@ -178,7 +162,7 @@ FAULTS = (
         times=20,
         mix=_POISONED,
         needs=("loop",),
-        prepare=_loop_disk,
+        prepare=_data_disk,
         expect=Expect(guilty=_NAMED, guilty_fail=True),
     ),
 )
