@@ -6,18 +6,16 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from faults import history, models, needs, wait
+from faults import history, models, needs, settings, wait
 from faults.fault import Fault, problems
 from faults.instance import ROOT, Instance
 from faults.oracle import Verdict, judge
 from faults.scene import Scene
 
 _SETTLE_S = 20.0
-_SETTINGS: Mapping[str, object] = {"worker.devices": ["cpu"], "log.requests": False}
 _SHORT_REQUESTS = 100
 _SHORT_GUILTY = 3
 
@@ -53,7 +51,7 @@ def run(fault: Fault, options: Options, scratch: Path) -> Row:
     try:
         _play(scene, options)
         row = Row(fault, judge(history.read(scene.path)), scene.times)
-        row.problems = scene.problems + problems(fault.expect, row.verdict)
+        row.problems = scene.problems + problems(fault.expect, row.verdict, not options.short)
     except wait.TooLate as exc:
         scene.stop_load()
         row = Row(fault, judge(history.read(scene.path)), scene.times, problems=[*scene.problems, str(exc)])
@@ -65,7 +63,7 @@ def run(fault: Fault, options: Options, scratch: Path) -> Row:
 
 def _scene(fault: Fault, options: Options, folder: Path) -> Scene:
     environ = {"PYTHONPATH": str(ROOT / "faults" / "inject"), "APPLIANCE_FAULTS_DIR": str(folder)}
-    appliance = Instance(folder, toml({**_SETTINGS, **fault.settings}), environ)
+    appliance = Instance(folder, settings.toml(fault.settings), environ)
     times = 1 if options.short else fault.times
     requests = _SHORT_REQUESTS if options.short else fault.requests
     return Scene(fault, appliance, random.Random(f"{options.seed} {fault.name}"), times, requests)
@@ -106,20 +104,3 @@ def _tidy(scene: Scene, options: Options) -> None:
             if path.exists():
                 shutil.copy(path, kept)
     shutil.rmtree(scene.appliance.folder, ignore_errors=True)
-
-
-def toml(settings: Mapping[str, object]) -> str:
-    """Return settings by "section.key" as a configuration file."""
-    sections: dict[str, list[str]] = {}
-    for name, value in settings.items():
-        section, _, key = name.partition(".")
-        sections.setdefault(section, []).append(f"{key} = {_value(value)}")
-    return "".join(f"[{section}]\n" + "\n".join(lines) + "\n" for section, lines in sections.items())
-
-
-def _value(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    return f'"{value}"' if isinstance(value, str) else str(value)

@@ -89,7 +89,7 @@ class Scene:
     def note(self, text: str) -> None:
         self.history.write(NOTE, text=text)
 
-    def signal(self, name: str, number: signal.Signals) -> int:
+    def send(self, name: str, number: signal.Signals) -> int:
         """Send a signal to a process of the appliance by its name; return its pid."""
         pid = self.appliance.pid_of(name)
         self.note(f"{number.name} to {name} ({pid})")
@@ -99,11 +99,17 @@ class Scene:
 
     def kill(self, name: str) -> None:
         """SIGKILL a process and wait until another has its place."""
+        self._end(name, signal.SIGKILL)
+
+    def stop_for_good(self, name: str) -> None:
+        """SIGSTOP a process and wait until it is replaced."""
+        self._end(name, signal.SIGSTOP)
+
+    def _end(self, name: str, number: signal.Signals) -> None:
         holds_connections = name.startswith("gateway")
         if holds_connections:
             self.history.write(DOWN, who=name)
-        pid = self.signal(name, signal.SIGKILL)
-        self.until_replaced(name, pid)
+        self.until_replaced(name, self.send(name, number))
         if holds_connections:
             self.history.write(UP, who=name)
 
@@ -113,7 +119,7 @@ class Scene:
     def stop_for(self, name: str, seconds: float) -> None:
         """SIGSTOP a process, SIGCONT it later; it may have been replaced meanwhile."""
         holds_connections = name.startswith("gateway")
-        pid = self.signal(name, signal.SIGSTOP)
+        pid = self.send(name, signal.SIGSTOP)
         wait.pause(seconds)
         if holds_connections and self.appliance.is_replaced(name, pid):
             self.history.write(DOWN, who=name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from faults.catalogue import clients, device, kills, overload, poison, queue, start, stops, store
+from faults.catalogue import clients, device, kills, lifecycle, overload, poison, queue, start, stops, store
 from faults.fault import Fault
 
 FAULTS: tuple[Fault, ...] = (
@@ -13,6 +13,7 @@ FAULTS: tuple[Fault, ...] = (
     *queue.FAULTS,
     *store.FAULTS,
     *start.FAULTS,
+    *lifecycle.FAULTS,
     *clients.FAULTS,
     *overload.FAULTS,
 )

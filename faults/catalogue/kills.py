@@ -25,7 +25,7 @@ def _kill(*names: str) -> Act:
 
 def _two_at_once(scene: Scene) -> None:
     for _ in scene.rounds():
-        pid = scene.signal("worker cpu", signal.SIGKILL)
+        pid = scene.send("worker cpu", signal.SIGKILL)
         scene.kill("nats-server")
         scene.until_replaced("worker cpu", pid)
 

@@ -50,7 +50,7 @@ def _start_full(scene: Scene) -> None:
 def _read_only(scene: Scene) -> None:
     """Files that are open for writing keep a remount from working: the server is killed, and finds it on its return."""
     for _ in scene.rounds():
-        scene.signal("nats-server", signal.SIGKILL)
+        scene.send("nats-server", signal.SIGKILL)
         wait.until(lambda: scene.disk.set_read_only(True), 1, "a read-only file system")
         scene.note("read-only")
         wait.pause(_READ_ONLY_S)
