@@ -24,7 +24,7 @@ def main() -> int:
         print("\n".join(f"{fault.name:22}{fault.what}" for fault in FAULTS))
         return 0
     try:
-        chosen = choose(arguments.only)
+        chosen = choose(arguments.only, arguments.short)
     except ValueError as exc:
         print(f"faults: {exc}", file=sys.stderr)
         return 2
@@ -58,12 +58,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def choose(names: str) -> list[Fault]:
-    """Return the faults named, in the catalogue's order. Raises ValueError for a name that it lacks."""
+def choose(names: str, short: bool = False) -> list[Fault]:
+    """Return the faults named, or all that have a short form. Raises ValueError for a name that there is not."""
     wanted = set(filter(None, names.split(",")))
     if unknown := wanted - {fault.name for fault in FAULTS}:
         raise ValueError(f"There is no fault {', '.join(sorted(unknown))}. See --list.")
-    return [fault for fault in FAULTS if not wanted or fault.name in wanted]
+    return [fault for fault in FAULTS if fault.name in wanted or (not wanted and (fault.in_short or not short))]
 
 
 def _run_all(chosen: list[Fault], options: Options) -> list[Row]:

@@ -37,7 +37,8 @@ class Expect:
 class Fault:
     """`act` runs while the load does, and does it `times` times; `prepare` runs before the first start.
 
-    `settings` are the appliance's, by "section.key". `keeps_real` says that the short form needs the real model, too.
+    `settings` are the appliance's, by "section.key". `keeps_real` says that the short form needs the real model, too;
+    `in_short` that there is one: a fault that is much like another has none.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Fault:
     expect: Expect = field(default_factory=Expect)
     prepare: Act | None = None
     keeps_real: bool = False
+    in_short: bool = True
 
 
 def problems(expect: Expect, verdict: Verdict, is_timed: bool = True) -> list[str]:

@@ -98,6 +98,7 @@ FAULTS = (
         _limit_memory,
         mix=Mix(lanes=_LONG, clients=12),
         keeps_real=True,
+        in_short=False,
     ),
     Fault(
         "out-of-memory",
@@ -113,6 +114,7 @@ FAULTS = (
         _slow_load,
         times=2,
         expect=Expect(gap_s=2.0),
+        in_short=False,
     ),
     Fault(
         "slow-load-one-stream",

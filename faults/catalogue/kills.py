@@ -50,11 +50,18 @@ FAULTS = (
         mix=Mix(lanes=(*FAKES, Lane(REAL, 7)), clients=16),
         expect=Expect(_GAP_S),
         keeps_real=True,
+        in_short=False,
     ),
     Fault("worker-kill", "SIGKILL of the only worker", _kill("worker cpu"), settings=_ALONE, expect=Expect(_GAP_S)),
     Fault("nats-kill", "SIGKILL of nats-server", _kill("nats-server"), settings=_ALONE, expect=Expect(_GAP_S)),
     Fault("gateway-kill", "SIGKILL of the only gateway", _kill("gateway0"), settings=_ALONE),
-    Fault("worker-and-nats-kill", "SIGKILL of worker and nats-server at once", _two_at_once, settings=_ALONE),
+    Fault(
+        "worker-and-nats-kill",
+        "SIGKILL of worker and nats-server at once",
+        _two_at_once,
+        settings=_ALONE,
+        in_short=False,
+    ),
     Fault(
         "anybody-kill", "SIGKILL of a process chosen by chance, again and again", _anybody, times=20, settings=_ALONE
     ),

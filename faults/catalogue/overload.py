@@ -31,6 +31,7 @@ FAULTS = (
         ),
         settings={**_NARROW, "queue.max_items": _MOST_ITEMS},
         expect=Expect(may_shed=True),
+        in_short=False,
     ),
     Fault(
         "overload",
@@ -63,5 +64,6 @@ FAULTS = (
         mix=Mix(lanes=(*FAKES, _SLOW), guilty=Guilty(CROWD, models=("yew",), loops=64), lists=False),
         settings=_NARROW,
         expect=Expect(may_shed=True, p99_s=1.0),
+        in_short=False,
     ),
 )

@@ -24,7 +24,8 @@ def _poisoned(fail_mode: str, most: int) -> Mix:
 
 def _fault(name: str, what: str, fail_mode: str, most: int, codes: frozenset[str] = _QUARANTINED) -> Fault:
     expect = Expect(guilty=codes, guilty_fail=True)
-    return Fault(name, what, _nothing, times=most, mix=_poisoned(fail_mode, most), expect=expect)
+    mix = _poisoned(fail_mode, most)
+    return Fault(name, what, _nothing, times=most, mix=mix, expect=expect, in_short=fail_mode != "nan")
 
 
 FAULTS = (

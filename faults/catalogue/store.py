@@ -126,6 +126,7 @@ FAULTS = (
         needs=("loop",),
         prepare=_queue_disk,
         expect=Expect(guilty=_NAMED, guilty_fail=True),
+        in_short=False,
     ),
     Fault(
         "store-full-start",
