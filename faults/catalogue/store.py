@@ -144,6 +144,7 @@ FAULTS = (
         _read_only,
         times=5,
         mix=_POISONED,
+        settings={"supervisor.restart_max_s": 1.0},
         needs=("loop",),
         prepare=_queue_disk,
         expect=Expect(guilty=_NAMED, guilty_fail=True),
