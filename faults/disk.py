@@ -9,6 +9,8 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
+from faults import wait
+
 _EXT4_IOC_SHUTDOWN = 0x8004587D
 _NO_LOG_FLUSH = 2
 
@@ -31,7 +33,9 @@ class Disk:
         _run("mount", "-t", "ext4", self._device, str(self._folder))
 
     def unmount(self) -> None:
-        _run("umount", str(self._folder))
+        """Unmount it once nobody uses it; who was killed a moment ago may still be on the way out."""
+        argv = ["umount", str(self._folder)]
+        wait.until(lambda: subprocess.run(argv, capture_output=True, check=False).returncode == 0, 10, " ".join(argv))
 
     def remove(self) -> None:
         subprocess.run(["umount", "-l", str(self._folder)], capture_output=True, check=False)

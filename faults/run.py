@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,7 +53,7 @@ def run(fault: Fault, options: Options, scratch: Path) -> Row:
         _play(scene, options)
         row = Row(fault, judge(history.read(scene.path)), scene.times)
         row.problems = scene.problems + problems(fault.expect, row.verdict, not options.short)
-    except wait.TooLate as exc:
+    except (wait.TooLate, OSError, subprocess.CalledProcessError) as exc:
         scene.stop_load()
         row = Row(fault, judge(history.read(scene.path)), scene.times, problems=[*scene.problems, str(exc)])
     finally:
