@@ -70,8 +70,8 @@ class Connection(asyncio.Protocol):
         self.is_open = True
 
     def data_received(self, data: bytes) -> None:
-        if not self.is_open:
-            return  # what is late for us is no answer too many
+        if not self.is_open or (self._answer is not None and self._answer.cancelled()):
+            return  # what comes when we have given up is no answer too many
         if self._answer is None or self._answer.done():
             self._on_extra(data)
             return

@@ -40,9 +40,6 @@ def read(path: Path) -> Iterator[Line]:
             yield orjson.loads(line)
 
 
-_FINAL = (b'"why":"good"', b'"why":"error"', b'"why":"gone"', b'"why":"wrong"')
-
-
 class Progress:
     """How far the load is, read off the file as it grows."""
 
@@ -55,7 +52,7 @@ class Progress:
 
     @property
     def finished(self) -> int:
-        """How many requests have come to their end: an answer, an error, or their client's own will."""
+        """How many requests have come to their end, whichever."""
         self._follow()
         return self._finished
 
@@ -74,5 +71,5 @@ class Progress:
         self._offset += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            self._finished += any(end in line for end in _FINAL)
+            self._finished += b'"is_last":true' in line
             self._good += b'"why":"good"' in line

@@ -72,7 +72,9 @@ class Load:
         await asyncio.gather(*(self._client(n, n < loops) for n in range(loops + self._mix.clients)))
 
     async def _client(self, number: int, is_guilty: bool) -> None:
-        caller = Caller(self._port, self._mix, self._history, self._golden, random.Random(f"{self._seed} again"))
+        caller = Caller(
+            self._port, self._mix, self._history, self._golden, random.Random(f"{self._seed} {number} again")
+        )
         texts = [text for text in self._golden if len(text) <= _LONGEST_GOLDEN]
         for asked in requests(self._mix, f"{self._seed} {number}", texts, is_guilty):
             if self._mix.guilty is not None and asked.role == self._mix.guilty.role:
@@ -110,9 +112,9 @@ class Caller:
                 SEND, op=op, n=attempt, model=asked.lane.name, role=asked.role, deadline_s=round(asked.deadline_s, 3)
             )
             end = await self._attempt(op, attempt, asked, body)
-            self._history.write(END, op=op, n=attempt, **end)
-            again_s = self._again_s(end)
-            if again_s is None or asyncio.get_running_loop().time() > give_up_at:
+            again_s = self._again_s(end) if asyncio.get_running_loop().time() < give_up_at else None
+            self._history.write(END, op=op, n=attempt, **end, is_last=again_s is None)
+            if again_s is None:
                 return
             await asyncio.sleep(again_s)
 

@@ -8,6 +8,8 @@ from faults.scene import Scene
 
 _MOST_ITEMS = 16
 _CROWD = 160
+_TEN_TIMES = 400
+"""For 40 inputs a second: ten seconds of work where two are let in."""
 
 _SLOW = Lane("yew", 0.5, 8, a_ms=40.0)
 _NARROW = {"worker.batch_items": 4, "worker.streams": 1}
@@ -35,16 +37,16 @@ FAULTS = (
     ),
     Fault(
         "overload",
-        f"{_CROWD} callers of a model that has time for a tenth of them; they come back when they are told to",
+        f"{_TEN_TIMES} callers of a model whose queue may be 2 s long; they come back when they are told to",
         _nothing,
         times=1,
         mix=Mix(
-            lanes=(*FAKES, Lane("yew", 0, 8, a_ms=40.0)),
-            guilty=Guilty(CROWD, models=("yew",), loops=_CROWD, deadline_s=20.0),
+            lanes=(*FAKES, Lane("yew", 0, 8, a_ms=100.0)),
+            guilty=Guilty(CROWD, models=("yew",), loops=_TEN_TIMES, deadline_s=20.0),
             comes_back=True,
             lists=False,
         ),
-        settings={**_NARROW, "queue.longest_wait_s": 0.2},
+        settings={**_NARROW, "queue.longest_wait_s": 2.0},
         expect=Expect(may_shed=True, put_off=0.02),
     ),
     Fault(
