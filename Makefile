@@ -3,12 +3,13 @@
 # make check   ruff, mypy --strict, the layer test
 # make bench   speed and size against their limits, and the promises of the queue; results in bench/results/
 # make soak    twenty minutes of everything at once; MINUTES=1440 is a day
+# make faults  the whole fault catalogue under load, as root where it can be; the table in docs/faults.md
 
 PYTHON ?= python3
 STARTER := data/models/all-minilm-l6-v2/model.toml
 PIP := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test check bench soak clean
+.PHONY: run test check bench soak faults clean
 
 run: .venv/.installed $(STARTER)
 	.venv/bin/appliance run --data ./data
@@ -31,6 +32,9 @@ bench: .venv/.installed .venv-dev/.installed $(STARTER)
 
 soak: .venv-dev/.installed
 	.venv-dev/bin/python -m bench.soak --minutes $(or $(MINUTES),20)
+
+faults: .venv/.installed .venv-dev/.installed $(STARTER)
+	.venv-dev/bin/python -m faults
 
 # The appliance's own environment holds nothing but what it needs; the tools of its developers live in another.
 .venv/.installed: pyproject.toml constraints.txt
