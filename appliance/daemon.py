@@ -6,6 +6,7 @@ import asyncio
 import errno
 import fcntl
 import os
+import resource
 import signal
 import socket
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 
 from appliance import __version__, log
 from appliance.config import Config, fixed_changes
-from appliance.errors import ApplianceError, ConfigError, StartError
+from appliance.errors import ApplianceError, ConfigError, StartError, Unavailable
 from appliance.supervisor import gpus
 from appliance.supervisor.leases import Leases
 from appliance.supervisor.nats_server import NatsServer
@@ -36,6 +37,7 @@ from appliance.workqueue.broker import Broker
 _log = log.Logger("daemon")
 
 _DEATHS_UNTIL_CONDEMNED = 2
+_MEND_S = 2.0
 
 _GIVE_BACK = b'-NAK {"delay": 100000000}'
 """Given back in 100 ms, not now: the server may not have noticed yet that the dead worker's connection is gone, and
@@ -62,6 +64,7 @@ class Daemon:
         self._announced = False
         self._broker: Broker | None = None
         self._suspects: Counter[str] = Counter()
+        self._disk_problem = ""
         self._renewable: list[Keeper] = []
         self._started_at = time.monotonic()
 
@@ -71,6 +74,8 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload.request)
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # inherited by gateways, whose clients need them
         devices = self._devices()
         with locked(self._config.run_dir / "lock"):
             self._listener = listen(self._config.server.host, self._config.server.port)
@@ -96,8 +101,7 @@ class Daemon:
         broker = self._broker = Broker(nats.login("daemon"), "daemon")
         await broker.start()
         await broker.ensure_live(self._config.queue, self._config.server.longest_timeout_s)
-        await broker.ensure_quarantine()
-        await disk.keep_streams(broker, self._config.jobs)
+        await self._make_streams(broker)
         # Workers before gateways, so that gateways stop first: what they still hold needs workers to be answered.
         keepers = [self._keeper(partial(self._worker, device, nats)) for device in devices]
         keepers += [
@@ -107,7 +111,7 @@ class Daemon:
         host, port = self.address
         self._notifier.ready(f"Listening on {host}:{port}")
         _log.info("daemon", state="listening", host=host, port=port)
-        background = [asyncio.create_task(self._beat(broker)), asyncio.create_task(self._reload.run())]
+        background = [asyncio.create_task(t) for t in (self._beat(broker), self._reload.run(), self._mend(broker))]
         self._renewable = keepers
         await stop.wait()
         _log.info("daemon", state="draining")
@@ -116,6 +120,25 @@ class Daemon:
         await asyncio.gather(*background, return_exceptions=True)
         self._broker = None
         await broker.stop()
+
+    async def _make_streams(self, broker: Broker) -> None:
+        """Make the streams on disk. Without them no jobs are taken and nothing is set aside, but all else works."""
+        try:
+            await broker.ensure_quarantine()
+            await disk.keep_streams(broker, self._config.jobs)
+        except Unavailable as exc:
+            self._disk_problem = (
+                f"The queue's files cannot be written: {exc.message} Jobs are refused until there is room on the disk."
+            )
+            _log.error("daemon", state="no streams on disk", reason=exc.message)
+        else:
+            self._disk_problem = ""
+
+    async def _mend(self, broker: Broker) -> None:
+        while True:
+            await asyncio.sleep(_MEND_S)
+            if self._disk_problem:
+                await self._make_streams(broker)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -213,7 +236,8 @@ class Daemon:
 
     def _tell(self, broker: Broker) -> None:
         up_s = time.monotonic() - self._started_at
-        beat = DaemonBeat(__version__, os.getpid(), up_s, self._supervisor.statuses(), self._reload.problem)
+        problems = [problem for problem in (self._reload.sentence, self._disk_problem) if problem]
+        beat = DaemonBeat(__version__, os.getpid(), up_s, self._supervisor.statuses(), problems)
         try:
             broker.post(subjects.heartbeat_subject("daemon"), heartbeat.pack(beat))
         except ApplianceError:

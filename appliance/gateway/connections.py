@@ -21,6 +21,8 @@ from appliance.gateway.render import INTERNAL, error_response, raw_error
 _log = log.Logger("connections")
 
 _SWEEP_S = 1.0
+_REFUSED_S = 2.0
+"""How long one that is told to go may take to hear it."""
 _LOOPBACK = ("127.", "::1", "::ffff:127.")
 
 
@@ -35,17 +37,22 @@ class _Seen:
 
 
 class Connections:
-    """Makes the protocol of each new connection, and closes those that sit idle in a place that others need."""
+    """Makes the protocol of each new connection, and closes those that sit idle in a place that others need.
 
-    def __init__(self, server: web.Server, settings: Server, clock: Callable[[], float]) -> None:
+    At `most` are served; `refused` are those that are being told so.
+    """
+
+    def __init__(self, server: web.Server, settings: Server, most: int, clock: Callable[[], float]) -> None:
         self._server = server
         self._settings = settings
+        self.most = most
+        self.refused: set[_Refusal] = set()
         self._clock = clock
         self._seen: dict[RequestHandler, _Seen] = {}
 
     @property
     def count(self) -> int:
-        return len(self._server.connections)
+        return len(self._server.connections) + len(self.refused)
 
     def protocol(self) -> asyncio.Protocol:
         """For loop.create_server: a gate in front of aiohttp's own protocol."""
@@ -55,7 +62,7 @@ class Connections:
         """Return aiohttp's protocol for a connection, or None where there are too many."""
         address = _address(transport)
         open_now = self._server.connections
-        is_full = len(open_now) >= self._settings.max_connections
+        is_full = len(open_now) >= self.most
         if not is_full and not address.startswith(_LOOPBACK):
             same = sum(1 for one in open_now if one.transport is not None and _address(one.transport) == address)
             is_full = same >= self._settings.max_connections_per_address
@@ -128,11 +135,40 @@ class _Gate(asyncio.Protocol):
         real = cast(asyncio.Transport, transport)
         handler = self._connections.admit(real)
         if handler is None:
-            real.write(raw_error(TooManyConnections("Too many connections. Close some, or try again shortly.")))
-            real.close()
+            refusal = _Refusal(self._connections.refused)
+            real.set_protocol(refusal)
+            refusal.connection_made(real)
             return
         real.set_protocol(handler)
         handler.connection_made(real)
+
+
+class _Refusal(asyncio.Protocol):
+    """Says that there are too many connections to whoever asks something, and waits until that is heard.
+
+    Closed sooner, with the request unread, the connection would be reset and the answer lost with it.
+    """
+
+    def __init__(self, refused: set[_Refusal]) -> None:
+        self._refused = refused
+        self._has_told = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._refused.add(self)
+        self._end = asyncio.get_running_loop().call_later(_REFUSED_S, self._transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._has_told:
+            self._has_told = True
+            self._transport.write(
+                raw_error(TooManyConnections("Too many connections. Close some, or try again shortly."))
+            )
+            self._transport.write_eof()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end.cancel()
+        self._refused.discard(self)
 
 
 def _address(transport: asyncio.Transport) -> str:

@@ -89,8 +89,7 @@ class Fleet:
         fresh = [beat for beat, is_fresh in self.workers() if is_fresh]
         if not fresh:
             found.append("No worker is up.")
-        if self._daemon and self._daemon.reload_problem:
-            found.append(f"The configuration was not reloaded: {self._daemon.reload_problem}")
+        found += self._daemon.problems if self._daemon else []
         for name, process in (self._daemon.processes if self._daemon else {}).items():
             if process["state"] != "ready":
                 found.append(f"The process {name} is {process['state']}: {process['reason'] or 'no reason given'}.")

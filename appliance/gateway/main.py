@@ -15,6 +15,7 @@ from aiohttp.typedefs import Handler
 
 from appliance import log, metrics
 from appliance.errors import ModelNotFound
+from appliance.gateway.acceptor import Acceptor, most_connections
 from appliance.gateway.admission import Admission
 from appliance.gateway.asking import Asker
 from appliance.gateway.body import Room
@@ -130,11 +131,11 @@ class Gateway:
         assert runner.server is not None
         general = cast(Handler, runner.server.request_handler)
         runner.server.request_handler = cast(Any, self._noting.shortcut(openai.posted(), general))
-        self._connections = Connections(runner.server, server, time.monotonic)
+        most = most_connections(server.max_connections)
+        self._connections = Connections(runner.server, server, most, time.monotonic)
         listener = socket.socket(fileno=self._launch.listener_fd)
-        self._acceptor = await asyncio.get_running_loop().create_server(
-            self._connections.protocol, sock=listener, backlog=1024
-        )
+        self._acceptor = Acceptor(listener, self._connections)
+        self._acceptor.start()
         return runner
 
     def _on_beat(self, subject: str, reply: str, data: bytes, headers: bytes) -> None:

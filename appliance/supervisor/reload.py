@@ -21,6 +21,11 @@ class Reload:
         self._apply = apply
         self._requested = asyncio.Event()
 
+    @property
+    def sentence(self) -> str:
+        """For /health; empty where the last reload worked."""
+        return f"The configuration was not reloaded: {self.problem}" if self.problem else ""
+
     def request(self) -> None:
         """For a signal handler. Requests that come while one is under way become one more."""
         self._requested.set()

@@ -51,8 +51,8 @@ class DaemonBeat:
     pid: int
     uptime_s: float
     processes: dict[str, dict[str, Any]] = field(default_factory=dict)
-    reload_problem: str = ""
-    """Why the last reload of the configuration changed nothing; empty after one that worked."""
+    problems: list[str] = field(default_factory=list)
+    """What else is not as it should be, a sentence each."""
 
 
 def pack(beat: WorkerBeat | DaemonBeat) -> bytes:

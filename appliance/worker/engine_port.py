@@ -42,6 +42,8 @@ class EnginePort(asyncio.Protocol):
         self.is_exclusive = False
         self.pid = 0
         self.died_at_work = False
+        self.is_ending = False
+        """Killed, and not gone yet: nothing more must be sent to it, and then be blamed for its end."""
         self.died: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._config = config
         self._device = device
@@ -57,7 +59,7 @@ class EnginePort(asyncio.Protocol):
     @property
     def has_room(self) -> bool:
         """Whether one more batch may be sent."""
-        return self.running < self.streams and not self.is_exclusive
+        return self.running < self.streams and not self.is_exclusive and not self.is_ending
 
     async def start(self) -> None:
         """Start the process; returns once its libraries are loaded. Raises EngineDied."""
@@ -117,14 +119,25 @@ class EnginePort(asyncio.Protocol):
         self._write(
             RunBatch(self._last_id, key.model_id, key.operation, key.options, key.lora, lengths, flat.tobytes())
         )
-        self._timers[self._last_id] = loop.call_later(limit_s, self.kill, f"a batch ran over {limit_s:g} s")
+        self._limit(self._last_id, limit_s)
         return answer
+
+    def _limit(self, batch_id: int, limit_s: float) -> None:
+        self._timers[batch_id] = asyncio.get_running_loop().call_later(limit_s, self._overdue, batch_id, limit_s)
+
+    def _overdue(self, batch_id: int, limit_s: float) -> None:
+        """A batch is not back in time: its engine hangs, unless it is at a load, which has a time of its own."""
+        if self._loads:
+            self._limit(batch_id, limit_s)
+            return
+        self.kill(f"a batch ran over {limit_s:g} s")
 
     def kill(self, why: str) -> None:
         """End the process; everything in it fails as EngineDied."""
         if self._process is not None and not self._process.exited.is_set():
             _log.warning("engine", runtime=self.runtime, pid=self.pid, state="killed", why=why)
             self._process.reason = why
+            self.is_ending = True
             self._process.kill()
 
     async def stop(self) -> None:

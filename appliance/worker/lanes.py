@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from appliance import log
 from appliance.config import Config
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, Unavailable
 from appliance.models import golden
 from appliance.models.catalog import Catalog, Model
 from appliance.models.tokenizer import Tokenizer
@@ -55,16 +55,18 @@ class Lanes:
         for model in models:
             known = self._served.get(model.name)
             is_known = known is not None and known.model.content_hash == model.content_hash
-            if not is_known or len(self._consumers.get(model.name, ())) < len(subjects.SOURCES):
-                await self._serve(model)
+            if not is_known:
+                self._serve(model)
+            if model.name in self._served:
+                await self._listen(model.name)
         for name in self._served.keys() - {model.name for model in models}:
             del self._served[name]
-            for consumer in self._consumers.pop(name).values():
+            for consumer in self._consumers.pop(name, {}).values():
                 await consumer.stop()
-        self._is_incomplete = False
+        self._is_incomplete = any(len(one) < len(subjects.SOURCES) for one in self._consumers.values())
         return [served.model for served in self._served.values()]
 
-    async def _serve(self, model: Model) -> None:
+    def _serve(self, model: Model) -> None:
         self.broken.pop(model.name, None)
         try:
             tokenizer = Tokenizer.load(model)
@@ -75,13 +77,23 @@ class Lanes:
             self.broken[model.name] = ModelState("failed", exc.message)
             return
         self._served[model.name] = Served(model, tokenizer)
-        consumers = self._consumers.setdefault(model.name, {})
+
+    async def _listen(self, name: str) -> None:
+        """Take from every lane of a model; without that of jobs, where its stream on disk cannot be had for now."""
+        consumers = self._consumers.setdefault(name, {})
         for stream, klass in subjects.SOURCES:
-            if (stream, klass) not in consumers:
-                lane = subjects.lane(model.name, klass)
-                consumer = LaneConsumer(self._broker, lane, self._ack_wait_s, self._on_delivery, stream)
+            if (stream, klass) in consumers:
+                continue
+            lane = subjects.lane(name, klass)
+            consumer = LaneConsumer(self._broker, lane, self._ack_wait_s, self._on_delivery, stream)
+            try:
                 await consumer.start()
-                consumers[stream, klass] = consumer
+            except Unavailable as exc:
+                if stream == subjects.LIVE:
+                    raise
+                _log.warning("lane", lane=lane, stream=stream, state="not there yet", reason=exc.message)
+                continue
+            consumers[stream, klass] = consumer
 
     def want(self, klass: str, count: int, failed: Collection[str]) -> None:
         """Set the credit of every lane of a class; for models that `failed` no accepted jobs are asked for."""

@@ -85,7 +85,7 @@ class Residency:
         # A dead one's batches are handed back before the model is cold again: they must not go to it once more, nor
         # to its successor, which has not loaded the model yet.
         engine = resident.engine
-        return engine if engine is not None and not engine.died.done() else None
+        return engine if engine is not None and not engine.died.done() and not engine.is_ending else None
 
     def proven(self, model_id: str) -> None:
         """A batch of this model succeeded: its engine's earlier deaths were not the device's fault."""

@@ -16,7 +16,9 @@ def made() -> Residency:
 
 
 class Port:
-    """An engine of which only matters whether it has died."""
+    """An engine of which only matters whether it has died, or is about to."""
+
+    is_ending = False
 
     def __init__(self, has_died: bool) -> None:
         self.died = asyncio.get_running_loop().create_future()
