@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from appliance.supervisor.supervisor import Keeper, Supervisor
 from appliance.wire import heartbeat, launch, subjects
 from appliance.wire.heartbeat import DaemonBeat
 from appliance.wire.launch import Launch
-from appliance.workqueue import disk
+from appliance.workqueue import disk, orphans
 from appliance.workqueue.broker import Broker
 
 _log = log.Logger("daemon")
@@ -65,6 +65,8 @@ class Daemon:
         self._broker: Broker | None = None
         self._suspects: Counter[str] = Counter()
         self._disk_problem = ""
+        self._leases: dict[str, Leases] = {}
+        self._searching: asyncio.Task[None] | None = None
         self._renewable: list[Keeper] = []
         self._started_at = time.monotonic()
 
@@ -190,7 +192,7 @@ class Daemon:
         return Process(order.process_id, _argv("gateway"), first_line=launch.pack(order), pass_fds=[fd])
 
     def _worker(self, device: str, nats: NatsServer) -> Process:
-        leases = Leases.create()
+        leases = self._leases[device] = Leases.create()
         order = Launch(
             device, self._config, nats.login("worker"), device=device, leases_fd=leases.fd, condemned=self._condemned()
         )
@@ -209,10 +211,30 @@ class Daemon:
         leases.close()
         self._suspects.update(subjects.stored_id(subject) for subject, is_touched in held.items() if is_touched)
         self._models.pop(device, None)
-        if held and self._broker is not None:
+        self._leases.pop(device, None)
+        if self._broker is None:
+            return
+        if held:
             _log.info("daemon", worker=device, given_back=len(held))
-            for ack_subject in held:
-                self._broker.post(ack_subject, _GIVE_BACK)
+        for ack_subject in held:
+            self._broker.post(ack_subject, _GIVE_BACK)
+        self._searching = asyncio.create_task(self._give_back_unread(self._broker, set(held)))
+
+    async def _give_back_unread(self, broker: Broker, given_back: set[str]) -> None:
+        """Look for what the dead worker had been sent and never read, once the server knows that it is gone."""
+        for pause_s in (0.15, 0.5):
+            await asyncio.sleep(pause_s)
+            held = given_back.union(*(leases.held() for leases in self._leases.values()))
+            numbers: defaultdict[str, set[int]] = defaultdict(set)
+            for stream, number in map(subjects.sequence_of, held):
+                numbers[stream].add(number)
+            try:
+                found = [await orphans.give_back(broker, stream, numbers[stream]) for stream in subjects.STREAMS]
+            except Unavailable as exc:
+                _log.warning("daemon", state="unread items not looked for", reason=exc.message)
+                return
+            if any(found):
+                _log.info("daemon", unread_given_back=sum(found))
 
     def _condemned(self) -> tuple[str, ...]:
         return tuple(item for item, deaths in self._suspects.items() if deaths >= _DEATHS_UNTIL_CONDEMNED)

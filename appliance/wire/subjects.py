@@ -19,6 +19,9 @@ BULK = "bulk"
 CLASSES = (INTERACTIVE, BULK)
 """Whose work goes first, in this order."""
 
+STREAMS = (LIVE, JOBS)
+"""The streams of items."""
+
 SOURCES = ((LIVE, INTERACTIVE), (LIVE, BULK), (JOBS, BULK))
 """Where the work of a model comes from: stream and class."""
 
@@ -101,6 +104,18 @@ def is_durable(ack_subject: str) -> bool:
     """Return whether a delivery is of a stream on disk, whose numbers outlive the server's process."""
     parts = ack_subject.split(".")
     return parts[ack_fields(parts) - 2] == JOBS
+
+
+def ack_subject(stream: str, consumer: str, sequence: int, delivery: int) -> str:
+    """Return where to ack an item without having its delivery: by its number and that of any later delivery."""
+    return f"$JS.ACK.{stream}.{consumer}.1.{sequence}.{delivery}.0.0"
+
+
+def sequence_of(ack_subject: str) -> tuple[str, int]:
+    """Return the stream of a delivery, and the item's number in it."""
+    parts = ack_subject.split(".")
+    first = ack_fields(parts)
+    return parts[first - 2], int(parts[first + 1])
 
 
 def ack_fields(parts: list[str]) -> int:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from appliance import log
 from appliance.config import Config
@@ -58,6 +59,7 @@ class Residency:
         self._engine_failures: dict[str, int] = {}
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._loaders: dict[str, asyncio.Task[None]] = {}
         self._watchers: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -112,27 +114,42 @@ class Residency:
 
     async def stop(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            loading = [self._task, *self._loaders.values()]
+            for task in loading:
+                task.cancel()
+            await asyncio.gather(*loading, return_exceptions=True)
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*(engine.stop() for engine in self.engines.values()))
 
     async def _run(self) -> None:
+        """Load what is to be loaded, runtimes beside each other: each has an engine of its own to wait for."""
         while True:
-            resident = self._next_to_load(time.monotonic())
-            if resident is not None:
-                await self._load(resident)
-                continue
+            for runtime in {resident.model.runtime for resident in self.residents.values()} - self._loaders.keys():
+                if self._next_to_load(runtime) is not None:
+                    loader = self._loaders[runtime] = asyncio.create_task(self._load_all(runtime))
+                    loader.add_done_callback(partial(self._on_loaded, runtime))
             self._changed.clear()
             try:
                 await asyncio.wait_for(self._changed.wait(), 1.0)  # a failed model's time to retry may come
             except asyncio.TimeoutError:
                 pass
 
-    def _next_to_load(self, now: float) -> Resident | None:
+    def _on_loaded(self, runtime: str, loader: asyncio.Task[None]) -> None:
+        del self._loaders[runtime]
+        self._changed.set()
+        if not loader.cancelled() and (error := loader.exception()) is not None:
+            _log.error("load", error, runtime=runtime)
+
+    async def _load_all(self, runtime: str) -> None:
+        while (resident := self._next_to_load(runtime)) is not None:
+            await self._load(resident)
+
+    def _next_to_load(self, runtime: str) -> Resident | None:
+        now = time.monotonic()
         for resident in self.residents.values():
-            if resident.state is State.COLD or (resident.state is State.FAILED and now >= resident.retry_at):
+            is_due = resident.state is State.COLD or (resident.state is State.FAILED and now >= resident.retry_at)
+            if is_due and resident.model.runtime == runtime:
                 return resident
         return None
 

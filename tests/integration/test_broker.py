@@ -16,9 +16,10 @@ from appliance.config import Config, Queue
 from appliance.errors import Overloaded
 from appliance.supervisor.nats_server import NatsServer
 from appliance.supervisor.process import Process
+from appliance.wire import subjects
 from appliance.wire.items import WorkResult
 from appliance.wire.launch import BrokerLogin
-from appliance.workqueue import replies
+from appliance.workqueue import orphans, replies
 from appliance.workqueue.broker import Broker
 from appliance.workqueue.consumer import Delivery, LaneConsumer, settle
 from appliance.workqueue.held import Held
@@ -340,5 +341,24 @@ def test_what_is_submitted_while_the_broker_is_away_arrives_when_it_is_back(tmp_
         await start(made.process)
         deliveries = await made.got(3)
         assert sorted({one.item.item_id for one in deliveries}) == ["g.0", "g.1", "g.2"]
+
+    run(tmp_path, scene)
+
+
+def test_what_a_dead_worker_never_read_is_found_and_given_back_and_nothing_else(tmp_path: Path) -> None:
+    async def scene(bench: Bench) -> None:
+        publisher = await bench.start_gateway()
+        daemon = await bench.broker("daemon", "daemon")
+        await bench.start_worker()
+        held = [publisher.submit(LANE, "", item("text", item_id=f"g.{n}")) for n in range(6)]
+        first = [*await bench.got(6)]
+        living = {subjects.sequence_of(one.ack_subject)[1] for one in first[:2]}
+        start = time.monotonic()
+        assert await orphans.give_back(daemon, subjects.LIVE, living) == 4
+        again = (await bench.got(10))[6:]
+        assert time.monotonic() - start < QUEUE.ack_wait_s / 2
+        assert {one.item.item_id for one in again} == {one.item.item_id for one in first[2:]}
+        assert {one.delivered for one in again} == {2}
+        assert not any(one.answer.done() for one in held)
 
     run(tmp_path, scene)
