@@ -27,8 +27,6 @@ from bench.texts import MIXED, SHORT, texts
 
 _SAMPLE_S = 5.0
 _MOST_GROWTH = 0.02
-_NOISE_MIB = 1.0
-"""What an allocator may do on a process of some 40 MiB without anything having grown."""
 _STEADY = ("daemon", "gateway", "worker", "nats-server")
 _SCRIPT = '\n[fake]\na_ms = 5.0\nb_ms_per_token = 0.05\nfail_marker = "hemlock"\nfail_mode = "crash"\n'
 
@@ -154,7 +152,7 @@ def verdict(seen: dict[str, list[Sample]]) -> list[str]:
     problems = []
     for role, samples in seen.items():
         rose, level = growth_mib(samples), samples[len(samples) // 2].rss_mib
-        if rose > max(_MOST_GROWTH * level, _NOISE_MIB if level < _NOISE_MIB / _MOST_GROWTH else 0.0):
+        if rose > _MOST_GROWTH * level:
             problems.append(f"{role} grew by {rose:.1f} MiB of {level:.1f} in the last half.")
         half = [one.descriptors for one in samples[len(samples) // 2 :]]
         if min(half[-max(1, len(half) // 3) :]) > max(half[: max(1, len(half) // 3)]):

@@ -18,7 +18,7 @@ from faults.scene import Scene
 
 _SETTLE_S = 20.0
 _SHORT_REQUESTS = 100
-_SHORT_GUILTY = 3
+_SHORT_GUILTY = 1
 
 
 @dataclass(frozen=True)

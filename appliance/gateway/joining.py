@@ -41,10 +41,11 @@ class Run:
         else:
             self._followers.set_result(answer)
 
-    async def join(self) -> Answer | None:
+    def join(self) -> asyncio.Future[Answer | None]:
+        """Return what to wait for. There at once: the run may end before a caller who joins is on again."""
         if self._followers is None:
             self._followers = asyncio.get_running_loop().create_future()
-        return await asyncio.shield(self._followers)
+        return asyncio.shield(self._followers)
 
 
 class Kept(NamedTuple):

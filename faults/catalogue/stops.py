@@ -44,7 +44,9 @@ FAULTS = (
     ),
     Fault("nats-stop", "SIGSTOP of nats-server for 3 s", _stop("nats-server", 3.0), times=5),
     Fault("gateway-stop", "SIGSTOP of the gateway for 2 s", _stop("gateway0", 2.0), times=5),
-    Fault("worker-stop-for-good", "SIGSTOP of the only worker for good", _for_good("worker cpu"), times=3),
+    Fault(
+        "worker-stop-for-good", "SIGSTOP of the only worker for good", _for_good("worker cpu"), times=3, in_short=False
+    ),
     Fault("nats-stop-for-good", "SIGSTOP of nats-server for good", _for_good("nats-server"), times=3, in_short=False),
     Fault("gateway-stop-for-good", "SIGSTOP of the only gateway for good", _for_good("gateway0"), times=3),
     Fault("daemon-stop", "SIGSTOP of the daemon for 3 s", _stop("daemon", 3.0), times=5),

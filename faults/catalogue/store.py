@@ -134,6 +134,7 @@ FAULTS = (
         _start_full,
         times=3,
         mix=_POISONED,
+        in_short=False,
         needs=("loop",),
         prepare=_queue_disk,
         expect=Expect(guilty=_NAMED, guilty_fail=True),

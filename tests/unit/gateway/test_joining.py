@@ -65,6 +65,18 @@ def test_the_same_body_from_the_same_key_runs_once() -> None:
     run(scenario)
 
 
+def test_who_joins_in_the_moment_of_the_answer_gets_it() -> None:
+    async def scenario(bench: Bench) -> None:
+        first = await bench.ask()
+        terms = Terms("a", INTERACTIVE, 5.0, b"body")
+        second = asyncio.create_task(bench.joining.ask(Question(model(), "embed", (), ["x"], terms)))
+        bench.asker.runs[0].set_result(ANSWER)  # both are on in the same turn, the first caller's run before
+        assert await asyncio.wait_for(asyncio.gather(first, second), 2.0)
+        assert len(bench.asker.runs) == 1
+
+    run(scenario)
+
+
 def test_an_error_is_everybody_s() -> None:
     async def scenario(bench: Bench) -> None:
         tasks = [await bench.ask() for _ in range(2)]
