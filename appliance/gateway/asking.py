@@ -59,8 +59,12 @@ class Asker:
         """
         terms = question.terms
         lane = subjects.lane(question.model.name, terms.klass)
-        chunks = list(cut(question.inputs, self._queue.item_tokens, self._queue.item_inputs))
-        total = sum(chunk.cost for chunk in chunks)
+        if len(question.inputs) == 1:  # as most have: nothing to cut, to add up or to join
+            chunks = [Chunk(0, question.inputs, cost_of(question.inputs[0]))]
+            total = chunks[0].cost
+        else:
+            chunks = list(cut(question.inputs, self._queue.item_tokens, self._queue.item_inputs))
+            total = sum(chunk.cost for chunk in chunks)
         try:
             self._admission.admit(lane, terms.klass, terms.key, total, terms.timeout_s, terms.body)
         except Overloaded:

@@ -73,9 +73,7 @@ class Joining:
             return await self._ask_once(question)
         name = (terms.key, terms.klass, question.operation, terms.body)
         run = self._runs.get(name)
-        if run is not None:
-            return await self._follow(name, run, question)
-        return await self._lead(name, question)
+        return await (self._lead(name, question) if run is None else self._follow(name, run, question))
 
     async def _lead(self, name: Name, question: Question) -> Answer:
         run = self._runs[name] = Run()

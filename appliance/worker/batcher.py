@@ -41,7 +41,7 @@ class Batch:
     @property
     def cost(self) -> float:
         """What gateways count for it, in estimated tokens."""
-        return sum(piece.job.piece_cost for piece in self.pieces)
+        return sum([piece.job.piece_cost for piece in self.pieces])
 
 
 def next_batch(waiting: Mapping[Key, Sequence[Piece]], limits: Limits) -> Batch | None:

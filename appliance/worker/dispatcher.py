@@ -324,10 +324,10 @@ class Dispatcher:
         return job.delivery, result
 
     def _release(self, pieces: list[Piece]) -> None:
-        for piece in pieces:
-            holding = self.holding[piece.job.key.klass]
-            holding.pieces -= 1
-            holding.tokens -= piece.length
+        if pieces:  # all of one key
+            holding = self.holding[pieces[0].job.key.klass]
+            holding.pieces -= len(pieces)
+            holding.tokens -= sum([len(piece.ids) for piece in pieces])
 
 
 def _error(code: str, message: str) -> ApplianceError:

@@ -52,11 +52,11 @@ class Job:
     is_over: bool = False
     errors: dict[int, tuple[str, str]] = field(default_factory=dict)
     """Where each input stands for itself: code and message of those that failed."""
+    piece_cost: float = 0.0
+    """An input's part of the item's cost, from its gateway; of its true tokens where that told none."""
 
-    @property
-    def piece_cost(self) -> float:
-        """An input's part of the item's cost; their true number of tokens where its gateway told none."""
-        return (self.delivery.item.cost or sum(self.tokens)) / len(self.outputs)
+    def __post_init__(self) -> None:
+        self.piece_cost = (self.delivery.item.cost or sum(self.tokens)) / max(1, len(self.outputs))
 
     def take(self, index: int, output: bytes) -> WorkResult | None:
         """Store one output; return the result once it is whole."""

@@ -46,10 +46,12 @@ class Window:
 
     def enter(self, held: Held) -> bool:
         """Return True where there is room now; else it waits for its turn."""
-        held.start = max(self._now, self._ends.get(held.key, 0.0))
-        self._ends[held.key] = held.start + held.cost
-        if not self._queue and self._has_room(held):
-            self._let_in(held)
+        cost = held.item.cost
+        start = held.start = max(self._now, self._ends.get(held.key, 0.0))
+        self._ends[held.key] = start + cost
+        if not self._queue and (not self.outstanding or self.outstanding + cost <= self.limit):
+            held.is_in_window = True
+            self.outstanding += cost
             return True
         self._count += 1
         heapq.heappush(self._queue, (held.start, self._count, held))
@@ -61,9 +63,11 @@ class Window:
         """Forget one that is answered, or that nobody waits for."""
         if held.is_in_window:
             held.is_in_window = False
-            self.outstanding -= held.cost
-            self._now = max(self._now, held.start)
-            self._forget_ends()
+            self.outstanding -= held.item.cost
+            if held.start > self._now:
+                self._now = held.start
+            if not self.outstanding or len(self._ends) > _FEW_KEYS:
+                self._forget_ends()
         else:
             self._no_longer_waits(held)
             self._gone += 1
