@@ -6,6 +6,7 @@ import argparse
 import signal
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from bench import machine
@@ -34,11 +35,9 @@ def main() -> int:
         return 2
     options = Options(arguments.seed, arguments.short, store, arguments.keep)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of what unmounts and ends processes
-    rows = _run_all(chosen, options)
+    is_whole = len(chosen) == len(FAULTS) and not arguments.short
+    rows = _run_all(chosen, options, _document if is_whole else None)
     print("\n" + report.table(rows))
-    if len(chosen) == len(FAULTS) and not arguments.short:
-        report.write(_DOCUMENT, rows, {"seed": str(options.seed), **machine.facts("python -m faults")})
-        print(f"\nWritten: {_DOCUMENT}")
     return 1 if any(row.problems for row in rows) else 0
 
 
@@ -66,14 +65,24 @@ def choose(names: str, short: bool = False) -> list[Fault]:
     return [fault for fault in FAULTS if fault.name in wanted or (not wanted and (fault.in_short or not short))]
 
 
-def _run_all(chosen: list[Fault], options: Options) -> list[Row]:
-    rows = []
+def _document(rows: list[Row], options: Options) -> None:
+    """Write what there is so far: a run of half an hour may be ended before its time."""
+    facts = {"faults run": f"{len(rows)} of {len(FAULTS)}", "seed": str(options.seed)}
+    report.write(_DOCUMENT, rows, {**facts, **machine.facts("python -m faults")})
+
+
+def _run_all(
+    chosen: list[Fault], options: Options, on_row: Callable[[list[Row], Options], None] | None = None
+) -> list[Row]:
+    rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="appliance-faults-") as scratch:
         for number, fault in enumerate(chosen, 1):
             _tell(f"{number}/{len(chosen)} {fault.name} ...")
             rows.append(run(fault, options, Path(scratch)))
             _tell("")
             print(report.line(rows[-1]), flush=True)
+            if on_row is not None:
+                on_row(rows, options)
     return rows
 
 
