@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,8 @@ class Progress:
         self._offset = 0
         self._rest = b""
         self._finished = 0
-        self._good = 0
+        self._good: Counter[str] = Counter()
+        self._model_of: dict[int, str] = {}
 
     @property
     def finished(self) -> int:
@@ -59,8 +61,12 @@ class Progress:
     @property
     def good(self) -> int:
         """How many ended with a right answer."""
+        return self.good_of().total()
+
+    def good_of(self) -> Counter[str]:
+        """How many of each model's ended with a right answer."""
         self._follow()
-        return self._good
+        return Counter(self._good)
 
     def _follow(self) -> None:
         if not self._path.exists():
@@ -72,4 +78,8 @@ class Progress:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._finished += b'"is_last":true' in line
-            self._good += b'"why":"good"' in line
+            if b'"why":"good"' in line:
+                self._good[self._model_of.get(orjson.loads(line)["op"], "")] += 1
+            elif b'"model":' in line:
+                sent = orjson.loads(line)
+                self._model_of[sent["op"]] = sent["model"]

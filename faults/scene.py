@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -76,6 +77,15 @@ class Scene:
         """Return when so many more good answers have come. Raises TooLate."""
         wanted = self.progress.good + more
         wait.until(lambda: self.progress.good >= wanted, _ROUND_S, f"{wanted} answers, {self.progress.good} came")
+
+    def until_each_good(self) -> None:
+        """Return when every model that has answered before has answered again: its outage is over, and counts alone."""
+        before = self.progress.good_of()
+        wait.until(lambda: self._each_is_past(before), _ROUND_S, "every model")
+
+    def _each_is_past(self, before: Counter[str]) -> bool:
+        now = self.progress.good_of()
+        return all(now[model] > count for model, count in before.items())
 
     def rounds(self) -> Iterator[int]:
         """Yield the number of each injection, the load's answers between one and the next."""

@@ -19,6 +19,7 @@ def _kill(*names: str) -> Act:
     def act(scene: Scene) -> None:
         for number in scene.rounds():
             scene.kill(names[number % len(names)])
+            scene.until_each_good()
 
     return act
 
@@ -28,11 +29,13 @@ def _two_at_once(scene: Scene) -> None:
         pid = scene.send("worker cpu", signal.SIGKILL)
         scene.kill("nats-server")
         scene.until_replaced("worker cpu", pid)
+        scene.until_each_good()
 
 
 def _anybody(scene: Scene) -> None:
     for _ in scene.rounds():
         scene.kill(scene.chance.choice(_ANYBODY))
+        scene.until_each_good()
 
 
 def _daemon(scene: Scene) -> None:
