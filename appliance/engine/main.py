@@ -96,7 +96,7 @@ def main() -> None:
     log.setup(start.log_level, start.log_json)
     sessions = Sessions(runtimes.create(start.runtime), start.device, start.threads, start.threads_alone)
     sock.sendall(frames.pack(start))  # the echo says that the runtime's libraries are loaded
-    Engine(sock, sessions).serve(start.streams)
+    Engine(sock, sessions).serve(start.streams + 1)  # the worker keeps `streams` busy; a load makes none of them wait
 
 
 if __name__ == "__main__":
