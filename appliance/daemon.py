@@ -66,7 +66,7 @@ class Daemon:
         self._suspects: Counter[str] = Counter()
         self._disk_problem = ""
         self._leases: dict[str, Leases] = {}
-        self._searching: asyncio.Task[None] | None = None
+        self._searches: set[asyncio.Task[None]] = set()  # the loop itself would forget them
         self._renewable: list[Keeper] = []
         self._started_at = time.monotonic()
 
@@ -218,7 +218,9 @@ class Daemon:
             _log.info("daemon", worker=device, given_back=len(held))
         for ack_subject in held:
             self._broker.post(ack_subject, _GIVE_BACK)
-        self._searching = asyncio.create_task(self._give_back_unread(self._broker, set(held)))
+        search = asyncio.create_task(self._give_back_unread(self._broker, set(held)))
+        self._searches.add(search)
+        search.add_done_callback(self._searches.discard)
 
     async def _give_back_unread(self, broker: Broker, given_back: set[str]) -> None:
         """Look for what the dead worker had been sent and never read, once the server knows that it is gone."""

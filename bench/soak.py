@@ -122,7 +122,7 @@ class Sample:
 
 async def _watch(appliance: ApplianceUnderTest, soak: Soak) -> dict[str, list[Sample]]:
     """Sample every steady process until the load is over."""
-    (members,) = [{role: group[0] for role, group in appliance.processes().items() if role in _STEADY}]
+    members = {role: group[0] for role, group in appliance.processes().items() if role in _STEADY}
     seen: dict[str, list[Sample]] = {role: [] for role in members}
     start = time.monotonic()
     while not soak.is_over:

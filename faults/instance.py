@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import uuid
@@ -17,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from bench.appliance_under_test import free_port
 from faults import wait
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -179,11 +179,3 @@ class Instance:
         """Run another command of the appliance on the same data and configuration."""
         argv = [sys.executable, "-m", "appliance", *arguments, "--config", str(self.config), "--data", str(self.data)]
         return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-
-
-def free_port() -> int:
-    """Return a loopback port that the system gives out as free."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port

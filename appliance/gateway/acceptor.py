@@ -21,21 +21,25 @@ _OTHER_DESCRIPTORS = 32
 _BEING_TOLD = 64
 
 
-def most_connections(wanted: int) -> int:
-    """Return how many connections may be served, so that there are descriptors for those that are told to go, too."""
+def most_connections(wanted: int) -> tuple[int, int]:
+    """Return how many connections may be served, and how many there may be with those that are told to go.
+
+    There must be a descriptor for each.
+    """
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     room = descriptors - _OTHER_DESCRIPTORS
-    return max(1, min(wanted, room - min(_BEING_TOLD, room // 3)))
+    being_told = min(_BEING_TOLD, room // 3)
+    served = max(1, min(wanted, room - being_told))
+    return served, served + being_told
 
 
 class Acceptor:
     """`limit` is for served and refused connections together; what is over waits in the kernel."""
 
-    def __init__(self, listener: socket.socket, connections: Connections) -> None:
+    def __init__(self, listener: socket.socket, connections: Connections, limit: int) -> None:
         self._listener = listener
         self._connections = connections
-        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._limit = min(connections.most + _BEING_TOLD, descriptors - _OTHER_DESCRIPTORS)
+        self._limit = limit
         self._coming: set[asyncio.Task[None]] = set()
         self._is_closed = False
         listener.setblocking(False)

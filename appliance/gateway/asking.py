@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from appliance.config import Queue
@@ -59,12 +58,8 @@ class Asker:
         """
         terms = question.terms
         lane = subjects.lane(question.model.name, terms.klass)
-        if len(question.inputs) == 1:  # as most have: nothing to cut, to add up or to join
-            chunks = [Chunk(0, question.inputs, cost_of(question.inputs[0]))]
-            total = chunks[0].cost
-        else:
-            chunks = list(cut(question.inputs, self._queue.item_tokens, self._queue.item_inputs))
-            total = sum(chunk.cost for chunk in chunks)
+        chunks = cut(question.inputs, self._queue.item_tokens, self._queue.item_inputs)
+        total = sum([chunk.cost for chunk in chunks])
         try:
             self._admission.admit(lane, terms.klass, terms.key, total, terms.timeout_s, terms.body)
         except Overloaded:
@@ -119,19 +114,20 @@ class Chunk(NamedTuple):
     cost: int
 
 
-def cut(inputs: list[Input], item_tokens: int, item_inputs: int) -> Iterator[Chunk]:
+def cut(inputs: list[Input], item_tokens: int, item_inputs: int) -> list[Chunk]:
     """Cut a list into chunks of about `item_tokens` and at most `item_inputs` inputs."""
-    if len(inputs) == 1:
-        yield Chunk(0, inputs, cost_of(inputs[0]))
-        return
+    if len(inputs) == 1:  # as in most requests
+        return [Chunk(0, inputs, cost_of(inputs[0]))]
+    chunks: list[Chunk] = []
     start, cost = 0, 0
     for index, one in enumerate(inputs):
         size = cost_of(one)
         if index > start and (index - start == item_inputs or cost + size > item_tokens):
-            yield Chunk(start, inputs[start:index], cost)
+            chunks.append(Chunk(start, inputs[start:index], cost))
             start, cost = index, 0
         cost += size
-    yield Chunk(start, inputs[start:], cost)
+    chunks.append(Chunk(start, inputs[start:], cost))
+    return chunks
 
 
 def _checked(result: WorkResult, question: Question, start: int) -> WorkResult:

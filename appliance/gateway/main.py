@@ -131,10 +131,10 @@ class Gateway:
         assert runner.server is not None
         general = cast(Handler, runner.server.request_handler)
         runner.server.request_handler = cast(Any, self._noting.shortcut(openai.posted(), general))
-        most = most_connections(server.max_connections)
-        self._connections = Connections(runner.server, server, most, time.monotonic)
+        served, open_at_once = most_connections(server.max_connections)
+        self._connections = Connections(runner.server, server, served, time.monotonic)
         listener = socket.socket(fileno=self._launch.listener_fd)
-        self._acceptor = Acceptor(listener, self._connections)
+        self._acceptor = Acceptor(listener, self._connections, open_at_once)
         self._acceptor.start()
         return runner
 
@@ -152,9 +152,9 @@ class Gateway:
                 before = {model.name for model in self._catalog.models}
                 self._catalog.scan()
                 for name in before - {model.name for model in self._catalog.models}:
-                    self._publisher.fail_lane(subjects.lane(name), ModelNotFound(f"The model {name} was removed."))
+                    self._publisher.fail_model(name, ModelNotFound(f"The model {name} was removed."))
             for name, error in self._fleet.unusable():
-                self._publisher.fail_lane(subjects.lane(name), error)
+                self._publisher.fail_model(name, error)
 
 
 def main() -> int:

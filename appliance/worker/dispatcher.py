@@ -231,6 +231,7 @@ class Dispatcher:
             self._on_failed(batch, error)
             self.pump()
             return
+        self._release(batch.pieces)
         self.pump()
         self.paces[batch.key.model_id].took(batch, wall_s, now - started)
         self._finish(batch, answer.result())
@@ -248,7 +249,6 @@ class Dispatcher:
                 result = piece.job.fail(piece.index, _error(*wrong))
             if result is not None:
                 answered.append(self._closed(piece.job, result))
-        self._release(batch.pieces)
         if done.errors:
             self._drop_over()  # what else a failed item asked for is not worth running
         self.counters["answered"] += len(answered)

@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 
 from appliance import log
-from appliance.errors import ApplianceError, Internal, ModelNotFound, ModelReplaced, Quarantined, Unavailable
+from appliance.errors import Internal, ModelNotFound, ModelReplaced, Quarantined, Unavailable
 from appliance.supervisor.child import Control, run_child, stop_event
 from appliance.supervisor.leases import Leases
 from appliance.wire import heartbeat, subjects
@@ -64,7 +64,7 @@ class Worker:
             self._give_back,
             time.monotonic,
         )
-        self._intake = Intake(self._on_ready, self._on_refused, self._dispatcher.answer_whole, time.monotonic)
+        self._intake = Intake(self._on_ready, self._dispatcher.refuse, self._dispatcher.answer_whole, time.monotonic)
         self._lanes = Lanes(self._broker, config, launch.device, self._on_delivery)
         self._cancelled = Recent(10_000)
         self._held: dict[str, list[Delivery]] = {}
@@ -136,15 +136,13 @@ class Worker:
         self._dispatcher.add(job, pieces)
         self._work.set()
 
-    def _on_refused(self, delivery: Delivery, index: int, error: ApplianceError) -> None:
-        self._dispatcher.refuse(delivery, index, error)
-
     def _answer(self, finished: list[Finished]) -> None:
         answered = [(self._held.pop(d.item.item_id, [d]), result) for d, result in finished]
-        for (delivery, *_), result in answered:
-            if delivery.item.is_job:  # what callers wait for, their gateways count
+        for deliveries, result in answered:
+            item = deliveries[0].item
+            if item.is_job:  # what callers wait for, their gateways count
                 what = "failed" if result.error_code else "answered"
-                self._dispatcher.lanes[what, delivery.item.model_id, delivery.item.klass] += 1
+                self._dispatcher.lanes[what, item.model_id, item.klass] += 1
         self._spawn(replies.send(self._broker, answered))
         self._work.set()
 

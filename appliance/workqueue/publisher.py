@@ -99,9 +99,9 @@ class Publisher:
             return
         self._send(held)
 
-    def fail_lane(self, lane: str, error: ApplianceError) -> None:
-        """End everything held for a lane that nobody works on any more: waiting for a deadline would tell nothing."""
-        for held in [held for held in self._held.values() if held.lane == lane]:
+    def fail_model(self, name: str, error: ApplianceError) -> None:
+        """End everything held for a model that nobody runs any more: waiting for a deadline would tell nothing."""
+        for held in [held for held in self._held.values() if held.item.model_id == name]:
             self._unacked.pop(held.number, None)
             self._fail(held, error)
 

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from appliance.config import Config, Queue
-from appliance.errors import ApplianceError, BodyTooLarge, Overloaded, Unavailable
+from appliance.errors import ApplianceError, BodyTooLarge, ModelNotFound, Overloaded, Unavailable
 from appliance.wire import items
 from appliance.wire.items import WorkResult
 from appliance.workqueue.broker import Broker
@@ -203,6 +203,23 @@ def test_an_item_over_the_broker_s_limit_is_refused_before_it_is_sent() -> None:
             await held.answer
         assert bench.sent == []
         assert bench.publisher.held == 0
+
+    run(scenario)
+
+
+def test_when_a_model_is_gone_its_items_of_every_class_fail_and_no_others() -> None:
+    async def scenario(bench: Bench) -> None:
+        gone = [
+            bench.publisher.submit(lane, "", item("x", item_id=f"g.1.{lane}"))
+            for lane in ("interactive-fake", "bulk-fake")
+        ]
+        other = bench.publisher.submit("interactive-other", "", item("x", item_id="g.2.0", model_id="other"))
+        bench.publisher.fail_model("fake", ModelNotFound("It was removed."))
+        for held in gone:
+            with pytest.raises(ModelNotFound):
+                await held.answer
+        assert not other.answer.done()
+        assert bench.publisher.held == 1
 
     run(scenario)
 
