@@ -124,6 +124,7 @@ class FakeEngine:
         self.streams = streams
         self.running = 0
         self.is_exclusive = False
+        self.failures_in_a_row = 0
         self.killed: list[str] = []
         self.batches: list[tuple[Batch, asyncio.Future[BatchDone]]] = []
         self.overfilled: list[Batch] = []
@@ -166,10 +167,11 @@ class FakeResident:
 
 
 class FakeResidency:
-    """One engine for every model; models in `failed` cannot be used."""
+    """One engine for every model but those in `others`; models in `failed` cannot be used."""
 
     def __init__(self, engine: FakeEngine) -> None:
         self.engine = engine
+        self.others: dict[str, FakeEngine] = {}
         self.failed: dict[str, str] = {}
 
     @property
@@ -177,7 +179,7 @@ class FakeResidency:
         return {name: FakeResident(reason) for name, reason in self.failed.items()}
 
     def engine_for(self, model_id: str) -> FakeEngine | None:
-        return None if model_id in self.failed else self.engine
+        return None if model_id in self.failed else self.others.get(model_id, self.engine)
 
     def proven(self, model_id: str) -> None:
         self.failed.pop(model_id, None)

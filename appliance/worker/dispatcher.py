@@ -78,7 +78,6 @@ class Dispatcher:
         self._drop = drop
         self._set_aside = set_aside
         self._give_back = give_back
-        self._failures_in_a_row = 0
         self._clock = clock
         self._jobs: dict[str, Job] = {}
         self._waiting: dict[Key, list[Piece]] = {}
@@ -209,12 +208,14 @@ class Dispatcher:
             batch, settings.hung_least_s, settings.hung_factor, settings.batch_timeout_s
         )
         answer = engine.run(batch, limit_s)
-        answer.add_done_callback(lambda answer: self._on_batch_guarded(batch, started, answer))
+        answer.add_done_callback(lambda answer: self._on_batch_guarded(engine, batch, started, answer))
 
-    def _on_batch_guarded(self, batch: Batch, started: float, answer: asyncio.Future[BatchDone]) -> None:
+    def _on_batch_guarded(
+        self, engine: EnginePort, batch: Batch, started: float, answer: asyncio.Future[BatchDone]
+    ) -> None:
         """Whatever goes wrong here, the callers of the batch get an answer."""
         try:
-            self._on_batch(batch, started, answer)
+            self._on_batch(engine, batch, started, answer)
         except Exception as exc:
             _log.error("batch", exc, model=batch.key.model_id, inputs=len(batch.pieces))
             for piece in batch.pieces:
@@ -222,22 +223,23 @@ class Dispatcher:
                 if result is not None:
                     self._answer([self._closed(piece.job, result)])
 
-    def _on_batch(self, batch: Batch, started: float, answer: asyncio.Future[BatchDone]) -> None:
+    def _on_batch(self, engine: EnginePort, batch: Batch, started: float, answer: asyncio.Future[BatchDone]) -> None:
         """Take a batch's outcome: feed the engine first, then answer."""
         error = answer.exception()
         now = self._clock()
         wall_s, self._busy_until = now - max(started, self._busy_until), now
         if error is not None:
+            self._suspect(engine, error)
             self._on_failed(batch, error)
             self.pump()
             return
+        engine.failures_in_a_row = 0
         self._release(batch.pieces)
         self.pump()
         self.paces[batch.key.model_id].took(batch, wall_s, now - started)
         self._finish(batch, answer.result())
 
     def _finish(self, batch: Batch, done: BatchDone) -> None:
-        self._failures_in_a_row = 0
         self._residency.proven(batch.key.model_id)
         self._count(batch, done)
         answered: list[Finished] = []
@@ -266,7 +268,6 @@ class Dispatcher:
     def _on_failed(self, batch: Batch, error: BaseException) -> None:
         """Run a failed batch again by parts; answer for the pieces found guilty."""
         self.counters["failed_batches"] += 1
-        self._suspect(batch, error)
         again, guilty = batcher.after_failure(batch)
         self._again.extend(again)
         rerun = sum(len(one.pieces) for one in again)
@@ -283,17 +284,16 @@ class Dispatcher:
         self._release(guilty)
         self._drop_over()
 
-    def _suspect(self, batch: Batch, error: BaseException) -> None:
+    def _suspect(self, engine: EnginePort, error: BaseException) -> None:
         """Two failures in a row from an engine that lives may be the device's fault and stick to its process: end it.
 
         The next one is checked against golden answers before anything runs on it, so what fails there is guilty itself.
         """
-        self._failures_in_a_row = 0 if isinstance(error, EngineDied) else self._failures_in_a_row + 1
-        if self._failures_in_a_row >= _FAILURES_UNTIL_RESTART:
-            self._failures_in_a_row = 0
-            engine = self._residency.engine_for(batch.key.model_id)
-            if engine is not None:
-                engine.kill(f"{_FAILURES_UNTIL_RESTART} batches in a row failed: {error}")
+        if isinstance(error, EngineDied):
+            return
+        engine.failures_in_a_row += 1
+        if engine.failures_in_a_row >= _FAILURES_UNTIL_RESTART:
+            engine.kill(f"{_FAILURES_UNTIL_RESTART} batches in a row failed: {error}")
 
     def _drop_unservable(self) -> None:
         """Answer what waits for a model that failed to load: nobody should wait for a deadline to hear it."""

@@ -42,6 +42,7 @@ class EnginePort(asyncio.Protocol):
         self.is_exclusive = False
         self.pid = 0
         self.died_at_work = False
+        self.failures_in_a_row = 0
         self.is_ending = False
         """Killed, and not gone yet: nothing more must be sent to it, and then be blamed for its end."""
         self.died: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -134,7 +135,7 @@ class EnginePort(asyncio.Protocol):
 
     def kill(self, why: str) -> None:
         """End the process; everything in it fails as EngineDied."""
-        if self._process is not None and not self._process.exited.is_set():
+        if self._process is not None and not self._process.exited.is_set() and not self.is_ending:
             _log.warning("engine", runtime=self.runtime, pid=self.pid, state="killed", why=why)
             self._process.reason = why
             self.is_ending = True

@@ -235,6 +235,25 @@ def test_what_a_caller_left_is_dropped_at_once_and_its_neighbours_stay() -> None
     run(scenario)
 
 
+def test_an_engine_that_fails_is_not_saved_by_another_that_works() -> None:
+    async def scenario(bench: Bench) -> None:
+        well = bench.residency.others["well"] = FakeEngine()
+        for number in range(2):
+            bench.add(f"ill{number}", [4])
+            bench.add(f"well{number}", [4], model_id="well")
+        bench.dispatcher.pump()
+        for _ in range(2):
+            bench.engine.fail(EngineFailed("scripted"))
+            await wait.turn()
+            if well.batches:
+                well.finish()
+                await wait.turn()
+        assert len(bench.engine.killed) == 1
+        assert well.killed == []
+
+    run(scenario)
+
+
 def test_two_failures_in_a_row_end_an_engine_that_lives() -> None:
     async def scenario(bench: Bench) -> None:
         bench.add("one", [4])
