@@ -125,6 +125,8 @@ class FakeEngine:
         self.running = 0
         self.is_exclusive = False
         self.failures_in_a_row = 0
+        self.failed_at = 0.0
+        self.ended_for = ""
         self.killed: list[str] = []
         self.batches: list[tuple[Batch, asyncio.Future[BatchDone]]] = []
         self.overfilled: list[Batch] = []
@@ -135,6 +137,10 @@ class FakeEngine:
 
     def kill(self, why: str) -> None:
         self.killed.append(why)
+
+    def end(self, why: str) -> None:
+        self.ended_for = why
+        self.kill(why)
 
     def run(self, batch: Batch, limit_s: float = 0.0) -> asyncio.Future[BatchDone]:
         if self.running >= self.streams:

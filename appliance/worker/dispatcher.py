@@ -229,11 +229,15 @@ class Dispatcher:
         now = self._clock()
         wall_s, self._busy_until = now - max(started, self._busy_until), now
         if error is not None:
-            self._suspect(engine, error)
-            self._on_failed(batch, error)
+            if isinstance(error, EngineDied) and engine.ended_for:
+                self._again.append(batch)
+            else:
+                self._suspect(engine, error)
+                self._on_failed(batch, error)
             self.pump()
             return
-        engine.failures_in_a_row = 0
+        if started >= engine.failed_at:
+            engine.failures_in_a_row = 0
         self._release(batch.pieces)
         self.pump()
         self.paces[batch.key.model_id].took(batch, wall_s, now - started)
@@ -292,8 +296,9 @@ class Dispatcher:
         if isinstance(error, EngineDied):
             return
         engine.failures_in_a_row += 1
+        engine.failed_at = self._clock()
         if engine.failures_in_a_row >= _FAILURES_UNTIL_RESTART:
-            engine.kill(f"{_FAILURES_UNTIL_RESTART} batches in a row failed: {error}")
+            engine.end(f"{_FAILURES_UNTIL_RESTART} batches in a row failed: {error}")
 
     def _drop_unservable(self) -> None:
         """Answer what waits for a model that failed to load: nobody should wait for a deadline to hear it."""

@@ -43,6 +43,10 @@ class EnginePort(asyncio.Protocol):
         self.pid = 0
         self.died_at_work = False
         self.failures_in_a_row = 0
+        self.failed_at = 0.0
+        """When the last of those was known: only what was sent after it and succeeds speaks for the engine."""
+        self.ended_for = ""
+        """Why it was ended for what others in it had done; empty where what runs in it may be to blame."""
         self.is_ending = False
         """Killed, and not gone yet: nothing more must be sent to it, and then be blamed for its end."""
         self.died: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -132,6 +136,11 @@ class EnginePort(asyncio.Protocol):
             self._limit(batch_id, limit_s)
             return
         self.kill(f"a batch ran over {limit_s:g} s")
+
+    def end(self, why: str) -> None:
+        """As `kill`, for failures that are known already: what is in it now is not to blame."""
+        self.ended_for = why
+        self.kill(why)
 
     def kill(self, why: str) -> None:
         """End the process; everything in it fails as EngineDied."""

@@ -11,6 +11,7 @@ from appliance.wire.items import WorkResult
 from appliance.wire.subjects import BULK, INTERACTIVE
 from appliance.worker.batcher import Batch, Limits
 from appliance.worker.dispatcher import Dispatcher, Finished
+from appliance.worker.engine_port import EngineDied
 from appliance.worker.residency import Residency
 from appliance.workqueue.consumer import Delivery
 from tests import wait
@@ -252,6 +253,47 @@ def test_an_engine_that_fails_is_not_saved_by_another_that_works() -> None:
         assert well.killed == []
 
     run(scenario)
+
+
+def test_a_success_that_was_on_its_way_before_the_failure_does_not_speak_for_the_engine() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.add("ill", [4], model_id="a")
+        bench.add("lucky", [4], model_id="b")
+        bench.dispatcher.pump()
+        bench.now = 1.0
+        bench.engine.fail(EngineFailed("sticky"))
+        await wait.turn()
+        bench.engine.finish()  # sent before the device broke
+        await wait.turn()
+        bench.engine.fail(EngineFailed("sticky"))
+        await wait.turn()
+        assert len(bench.engine.killed) == 1  # so the third try is on a fresh engine
+        await bench.finish_all()
+        assert bench.set_aside == {}
+
+    run(scenario, streams=2)
+
+
+def test_what_is_in_an_engine_that_is_ended_for_others_is_not_blamed() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.add("one", [4], model_id="a")
+        bench.add("other", [4], model_id="b")
+        bench.dispatcher.pump()
+        bench.engine.fail(EngineFailed("first"))
+        bench.engine.fail(EngineFailed("second"))  # known in the same moment, and one is sent again between the two
+        await wait.turn()
+        assert len(bench.engine.killed) == 1
+        (sent_again, _) = bench.engine.batches[0]
+        assert [piece.attempts for piece in sent_again.pieces] == [1]
+        bench.engine.fail(EngineDied("ended"))
+        await wait.turn()
+        assert [piece.attempts for piece in sent_again.pieces] == [1]
+        bench.engine.ended_for = ""  # a fresh one in its place
+        await bench.finish_all()
+        assert set(bench.answers) == {"one", "other"}
+        assert bench.set_aside == {}
+
+    run(scenario, streams=2)
 
 
 def test_two_failures_in_a_row_end_an_engine_that_lives() -> None:
