@@ -109,7 +109,8 @@ def test_a_model_that_cannot_be_loaded_is_a_503_that_says_why_and_harms_no_other
 ) -> None:
     folder = install(watched, "cripple", files)
     wait.until(lambda: [p for p in watched.health()["problems"] if "cripple" in p], SEEN_S)
-    reply = embed(watched.url, "x", "cripple")
+    # The worker that names the problem and the gateway look at the folder each in its own time.
+    reply = wait.until(lambda: (got := embed(watched.url, "x", "cripple")).status != 404 and got, SEEN_S)
     assert (reply.status, reply.error["code"]) == (503, "unavailable")
     assert words in reply.error["message"]
     assert int(reply.headers["retry-after"]) >= 1
