@@ -48,12 +48,13 @@ class Acceptor:
         if not self._is_closed:
             asyncio.get_running_loop().add_reader(self._listener, self._accept)
 
-    def close(self) -> None:
-        """Take no more; the socket stays the daemon's."""
+    async def close(self) -> None:
+        """Take no more; return when what was taken has its protocol. The socket stays the daemon's."""
         if not self._is_closed:
             self._is_closed = True
             asyncio.get_running_loop().remove_reader(self._listener)
             self._listener.close()
+        await asyncio.gather(*self._coming)
 
     def _accept(self) -> None:
         for _ in range(_AT_ONCE):

@@ -23,6 +23,8 @@ _log = log.Logger("connections")
 _SWEEP_S = 1.0
 _REFUSED_S = 2.0
 """How long one that is told to go may take to hear it."""
+_LATE_S = 0.25
+"""How long a connection that came while everything ends may take to ask, and be told so."""
 _LOOPBACK = ("127.", "::1", "::ffff:127.")
 
 
@@ -70,6 +72,12 @@ class Connections:
             return None
         return _Handler(self._server, loop=asyncio.get_running_loop(), **self._server._kwargs)
 
+    async def hear_out(self) -> None:
+        """Let connections that came at the last moment ask and be refused: closed unheard, they would look lost."""
+        end = self._clock() + _LATE_S
+        while self._clock() < end and any(one.is_new for one in cast(list[_Handler], self._server.connections)):
+            await asyncio.sleep(0.01)
+
     async def sweep(self) -> None:
         """Run until cancelled."""
         while True:
@@ -106,6 +114,17 @@ class _Handler(RequestHandler):
     """aiohttp's own, but for its words about a head that is no HTTP: ours are JSON, and quote nothing of it."""
 
     __slots__ = ()
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was asked yet, or the first answer is still being made."""
+        return not self._force_close and (self._request_count == 0 or self._request_in_progress)
+
+    def close(self) -> None:
+        """Closed before its task has begun, aiohttp's would wait for ever for a request that it does not take."""
+        super().close()
+        if self._request_count == 0 and self._waiter is None:
+            self.force_close()
 
     def handle_error(
         self,

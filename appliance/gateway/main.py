@@ -91,7 +91,8 @@ class Gateway:
         _log.info("gateway", gateway=self._gateway_id, state="draining", in_flight=self._noting.in_flight)
         while self._noting.in_flight or self._publisher.held:
             await asyncio.sleep(0.02)
-        self._acceptor.close()
+        await self._acceptor.close()
+        await self._connections.hear_out()
         for task in background:
             task.cancel()
         await runner.cleanup()
@@ -101,7 +102,7 @@ class Gateway:
     async def _retire(self, stop: asyncio.Event) -> None:
         """Answer each connection once more and close it; those that are idle may stay for a moment."""
         _log.info("gateway", gateway=self._gateway_id, state="retiring", in_flight=self._noting.in_flight)
-        self._acceptor.close()
+        await self._acceptor.close()
         self._noting.is_retiring = True
         end = time.monotonic() + _LINGER_S
         while self._connections.count and time.monotonic() < end and not stop.is_set():
