@@ -18,6 +18,8 @@ from appliance.workqueue.windows import Window, Windows
 
 _FOR_NEWCOMERS = 0.7
 """Part of the longest wait that newcomers may fill; the rest is for those who come back when they were told to."""
+_FOR_THE_PROMISED = 1.5
+"""As far beyond the longest wait, but not beyond their own, go those who come when told: the time told was a guess."""
 _OF_CONNECTIONS = 0.9
 """Part of the connections that may wait for answers: on the others people are told to come back."""
 _WINDOW = 1.5
@@ -56,11 +58,13 @@ class Admission:
         wait_s = self._wait_s(window, klass, key, cost)
         longest_s = timeout_s if klass == BULK else min(timeout_s, self._longest_wait_s)
         # Whatever is fuller: the time, or the connections on which callers wait.
-        full = max((wait_s + work_s) / longest_s, self._in_flight() / self._most_in_flight)
+        full_of_callers = self._in_flight() / self._most_in_flight
+        full = max((wait_s + work_s) / longest_s, full_of_callers)
         if full <= _FOR_NEWCOMERS:
             return
         fingerprint = hash((key, lane, body))
-        if self._promises.redeem(fingerprint) and full <= 1:
+        in_time = wait_s + work_s <= min(timeout_s, _FOR_THE_PROMISED * longest_s)
+        if self._promises.redeem(fingerprint) and in_time and full_of_callers <= 1:
             return
         after_s = self._promises.give(lane, fingerprint, wait_s * (full - _FOR_NEWCOMERS) / full, work_s)
         raise Overloaded(

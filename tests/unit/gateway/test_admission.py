@@ -126,6 +126,27 @@ def test_when_most_connections_wait_newcomers_are_told_to_come_back() -> None:
     asyncio.run(scenario())
 
 
+def test_a_promise_is_kept_though_the_device_is_a_little_slower_than_was_told_but_not_much_slower() -> None:
+    async def scenario() -> None:
+        door = Door()
+        door.let_in("a", 14)  # seven seconds of work, as it seemed
+        told = []
+        for text in ("one", "two"):
+            with pytest.raises(Overloaded) as caught:
+                door.ask("a", text)
+            told.append(caught.value.retry_after_s)
+        door.clock.now += max(told)
+        door.windows.set(LANE, 100.0, 0.015)
+        with pytest.raises(Overloaded):
+            door.ask("a", "a newcomer")
+        door.ask("a", "one")
+        door.windows.set(LANE, 100.0, 0.025)
+        with pytest.raises(Overloaded):
+            door.ask("a", "two")
+
+    asyncio.run(scenario())
+
+
 def test_nobody_is_refused_while_no_pace_is_known() -> None:
     async def scenario() -> None:
         door = Door()
