@@ -130,6 +130,7 @@ class FakeEngine:
         self.killed: list[str] = []
         self.batches: list[tuple[Batch, asyncio.Future[BatchDone]]] = []
         self.overfilled: list[Batch] = []
+        self.alone: list[bool] = []
 
     @property
     def has_room(self) -> bool:
@@ -142,12 +143,13 @@ class FakeEngine:
         self.ended_for = why
         self.kill(why)
 
-    def run(self, batch: Batch, limit_s: float = 0.0) -> asyncio.Future[BatchDone]:
+    def run(self, batch: Batch, limit_s: float = 0.0, alone: bool = False) -> asyncio.Future[BatchDone]:
         if self.running >= self.streams:
             self.overfilled.append(batch)
         self.running += 1
         answer: asyncio.Future[BatchDone] = asyncio.get_running_loop().create_future()
         self.batches.append((batch, answer))
+        self.alone.append(alone)
         return answer
 
     def finish(self, errors: dict[int, tuple[str, str]] | None = None) -> Batch:
@@ -200,6 +202,10 @@ class FakeSession:
     def __init__(self, states: Sequence[Floats], noise: float = 99.0) -> None:
         self.states = states
         self.noise = noise
+
+    @property
+    def alone(self) -> FakeSession:
+        return self
 
     def run(self, ids: Ints, mask: Ints) -> dict[str, Floats]:
         hidden = np.full((*ids.shape, self.states[0].shape[1]), self.noise, dtype=np.float32)

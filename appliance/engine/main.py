@@ -75,7 +75,7 @@ class Engine:
         start = time.perf_counter()
         try:
             ids = np.frombuffer(frame.ids, dtype="<i4")
-            outcome = self._sessions.run(frame.model_id, frame.operation, frame.lengths, ids, frame.options)
+            outcome = self._sessions.run(frame, ids)
         except Exception as exc:
             _log.error("batch", exc, model=frame.model_id, inputs=len(frame.lengths))
             return BatchFailed(

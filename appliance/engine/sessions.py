@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -15,10 +14,11 @@ from appliance.models import golden
 from appliance.models.manifest import Model, read_manifest
 from appliance.models.tokenizer import Tokenizer
 from appliance.operations import base as operations
-from appliance.operations.base import Operation, Options, Outcome
+from appliance.operations.base import Operation, Outcome
 from appliance.operations.embed import Embed
 from appliance.runtimes import base as runtimes
 from appliance.runtimes.base import Ints, Runtime, Session, SessionSpec
+from appliance.wire.frames import RunBatch
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,11 @@ class Sessions:
         self._loaded[model.name] = loaded
         return loaded
 
-    def run(self, model_id: str, operation: str, lengths: Sequence[int], ids: Ints, options: Options) -> Outcome:
+    def run(self, batch: RunBatch, ids: Ints) -> Outcome:
         """Run one batch. Raises KeyError for a model that is not loaded, RuntimeError when the pass fails."""
-        loaded = self._loaded[model_id]
-        return loaded.operations[operation].run(loaded.session, lengths, ids, options)
+        loaded = self._loaded[batch.model_id]
+        session = loaded.session.alone if batch.alone else loaded.session
+        return loaded.operations[batch.operation].run(session, batch.lengths, ids, batch.options)
 
 
 def _settings(model: Model) -> dict[str, object]:

@@ -31,6 +31,11 @@ class SessionSpec:
 class Session(Protocol):
     """One loaded model."""
 
+    @property
+    def alone(self) -> Session:
+        """Return the same model for a pass that has the device to itself."""
+        ...
+
     def run(self, ids: Ints, mask: Ints) -> dict[str, Floats]:
         """Run one forward pass.
 

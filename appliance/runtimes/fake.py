@@ -25,6 +25,7 @@ class FakeSession:
         self._item_s = settings["c_ms_per_item"] / 1e3
         self._fail_id = settings["fail_id"]
         self._fail_mode = settings["fail_mode"]
+        self.alone = self
         self._factors = np.arange(1, 2 * settings["dimensions"], 2, dtype=np.uint32) * np.uint32(2654435761)
 
     def run(self, ids: Ints, mask: Ints) -> dict[str, Floats]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import onnxruntime as ort
 
 from appliance.runtimes.base import Floats, Ints, SessionSpec
@@ -11,62 +9,38 @@ from appliance.runtimes.base import Floats, Ints, SessionSpec
 MODEL_FILE = "model.onnx"
 
 
-class _Crowd:
-    """Counts the passes that run in this process at the moment."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._count = 0
-
-    def enter(self) -> bool:
-        """Return whether the one that comes in is alone."""
-        with self._lock:
-            self._count += 1
-            return self._count == 1
-
-    def leave(self) -> None:
-        with self._lock:
-            self._count -= 1
-
-
 class OnnxSession:
     """One model. `run` is safe from several threads at once.
 
-    `shared` runs beside others, on its share of the cores; `alone` has all cores for a pass that has no company, which
-    is what a single caller waits for. ONNX Runtime fixes a session's threads when it is made, hence two of them.
+    It runs beside others, on its share of the cores; `alone` has all cores for a pass without company, which is what
+    a single caller waits for. ONNX Runtime fixes a session's threads when it is made, hence two of them.
     """
 
-    def __init__(self, shared: ort.InferenceSession, alone: ort.InferenceSession, crowd: _Crowd) -> None:
-        self._shared = shared
-        self._alone = alone
-        self._crowd = crowd
-        self._inputs = [i.name for i in shared.get_inputs()]
-        self._outputs = [o.name for o in shared.get_outputs()]
+    def __init__(self, session: ort.InferenceSession, alone: OnnxSession | None = None) -> None:
+        self._session = session
+        self.alone = alone or self
+        self._inputs = [i.name for i in session.get_inputs()]
+        self._outputs = [o.name for o in session.get_outputs()]
 
     def run(self, ids: Ints, mask: Ints) -> dict[str, Floats]:
         """See Session.run."""
         feeds = {name: mask if name == "attention_mask" else ids for name in self._inputs}
-        session = self._alone if self._crowd.enter() else self._shared
         try:
-            values = session.run(self._outputs, feeds)
+            values = self._session.run(self._outputs, feeds)
         except Exception as exc:  # ORT raises classes of its own that share no public base
             raise RuntimeError(f"ONNX Runtime: {str(exc)[:300]}") from exc
-        finally:
-            self._crowd.leave()
         return dict(zip(self._outputs, values, strict=True))
 
 
 class OnnxRuntime:
     """Loads a folder's model.onnx on the CPU or on one CUDA device."""
 
-    def __init__(self) -> None:
-        self._crowd = _Crowd()
-
     def load(self, spec: SessionSpec) -> OnnxSession:
         """See Runtime.load. A GPU that ONNX Runtime does not take is an error, never the CPU instead."""
         shared = _session(spec, spec.threads, spins=False)
-        alone = _session(spec, spec.threads_alone, spins=True) if spec.threads_alone != spec.threads else shared
-        return OnnxSession(shared, alone, self._crowd)
+        if spec.threads_alone == spec.threads:
+            return OnnxSession(shared)
+        return OnnxSession(shared, OnnxSession(_session(spec, spec.threads_alone, spins=True)))
 
 
 def _session(spec: SessionSpec, threads: int, spins: bool) -> ort.InferenceSession:

@@ -55,7 +55,10 @@ class ModelLoaded:
 
 @dataclass(frozen=True, slots=True)
 class RunBatch:
-    """Worker to engine: `ids` is int32 little-endian, all inputs one after the other; `lengths` says how to cut it."""
+    """Worker to engine: `ids` is int32 little-endian, all inputs one after the other; `lengths` says how to cut it.
+
+    `alone` says that nothing else runs or waits: the batch may have the whole device.
+    """
 
     batch_id: int
     model_id: str
@@ -64,6 +67,7 @@ class RunBatch:
     lora: str
     lengths: list[int]
     ids: bytes
+    alone: bool
 
 
 @dataclass(frozen=True, slots=True)

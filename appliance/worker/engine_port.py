@@ -108,8 +108,10 @@ class EnginePort(asyncio.Protocol):
             self.kill(f"loading {model_id} took over {self._config.engine.load_timeout_s:g} s")
             raise EngineDied(f"Loading took over {self._config.engine.load_timeout_s:g} s.") from None
 
-    def run(self, batch: Batch, limit_s: float) -> asyncio.Future[BatchDone]:
+    def run(self, batch: Batch, limit_s: float, alone: bool) -> asyncio.Future[BatchDone]:
         """Send a batch. An engine that takes over `limit_s` for it hangs, and is ended.
+
+        `alone` gives it the whole device: see RunBatch.
 
         The future raises EngineDied, or EngineFailed when the pass failed and the engine lives.
         """
@@ -122,7 +124,7 @@ class EnginePort(asyncio.Protocol):
         self.running += 1
         lengths = [len(piece.ids) for piece in batch.pieces]
         self._write(
-            RunBatch(self._last_id, key.model_id, key.operation, key.options, key.lora, lengths, flat.tobytes())
+            RunBatch(self._last_id, key.model_id, key.operation, key.options, key.lora, lengths, flat.tobytes(), alone)
         )
         self._limit(self._last_id, limit_s)
         return answer

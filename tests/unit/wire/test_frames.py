@@ -38,7 +38,7 @@ def test_a_frame_round_trips(frame: Frame) -> None:
 
 
 def test_options_stay_a_key_of_a_batch() -> None:
-    frame = RunBatch(1, "m", "embed", (("dimensions", 8),), "", [2], b"\0" * 8)
+    frame = RunBatch(1, "m", "embed", (("dimensions", 8),), "", [2], b"\0" * 8, True)
     again = frames.unpack(frames.pack(frame)[frames.HEADER_BYTES :])
     assert isinstance(again, RunBatch)
     assert hash(again.options) == hash(frame.options)

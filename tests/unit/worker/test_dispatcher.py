@@ -402,3 +402,22 @@ def test_an_accepted_job_waits_for_a_model_that_cannot_be_loaded_at_the_moment()
         assert bench.dispatcher.is_idle
 
     run(scenario)
+
+
+def test_a_batch_has_the_device_to_itself_only_where_nothing_runs_and_nothing_waits() -> None:
+    async def scenario() -> None:
+        bench = Bench(streams=2)
+        bench.add("first", [8])
+        bench.dispatcher.pump()
+        bench.add("second", [8])
+        bench.dispatcher.pump()
+        assert bench.engine.alone == [True, False]
+        await bench.finish_all()
+        for number in range(3):
+            bench.add(f"long {number}", [64])
+        bench.dispatcher.pump()
+        assert bench.engine.alone[2:] == [False, False]
+        await bench.finish_all()
+        assert len(bench.answers) == 5
+
+    asyncio.run(scenario())
