@@ -207,7 +207,7 @@ class Dispatcher:
         limit_s = self.paces[batch.key.model_id].limit_s(
             batch, settings.hung_least_s, settings.hung_factor, settings.batch_timeout_s
         )
-        # With work behind it, it would be in the next one's way: measured, a twentieth of a busy CPU's throughput.
+        # With work behind it, it would be in the next one's way: measured, 3 to 6 % of a busy CPU's throughput.
         alone = not engine.running and not self._waiting
         answer = engine.run(batch, limit_s, alone)
         answer.add_done_callback(lambda answer: self._on_batch_guarded(engine, batch, started, answer))

@@ -217,7 +217,7 @@ class Worker:
         batches = 1 + self._config.worker.batches_ahead
         return replace(
             state,
-            seconds_per_cost=pace.seconds_per_cost(self._limits),
+            seconds_per_cost=pace.seconds_per_cost(self._limits) * pace.caution,
             appetite=batches * pace.full_cost(self._limits),
         )
 

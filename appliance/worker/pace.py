@@ -13,6 +13,7 @@ _FADE = 0.97
 """What a batch weighs after the next one; some thirty batches count."""
 _LEAST_SAMPLES = 5
 _FOLLOW = 0.1
+"""What a batch weighs in the mean size of an input, once ten have run."""
 
 
 @dataclass
@@ -66,7 +67,7 @@ class Pace:
         cost = batch.cost
         self.wall.add(cost, wall_s)
         self.run.add(batch.padded_tokens, run_s)
-        follow = max(_FOLLOW, 1 / self.wall.samples)  # at first the mean, so that the first batch does not count most
+        follow = max(_FOLLOW, 1 / self.wall.samples)  # else the first one would count most
         self.piece_cost += follow * (cost / count - self.piece_cost)
         self.piece_tokens += follow * (batch.real_tokens / count - self.piece_tokens)
 
@@ -77,12 +78,14 @@ class Pace:
         return min(limits.batch_items, max(1.0, limits.batch_tokens / max(1.0, self.piece_tokens))) * self.piece_cost
 
     def seconds_per_cost(self, limits: Limits) -> float:
-        """Return the device's seconds for one unit of cost while batches are full; 0.0 while that is unknown.
+        """Return the device's seconds for one unit of cost while batches are full; 0.0 while that is unknown."""
+        cost = self.full_cost(limits)
+        return self.wall.at(cost) / cost if cost and self.wall.samples >= _LEAST_SAMPLES else 0.0
 
-        A few batches may be luckier than most: what callers are promised on their account is a little longer.
-        """
-        cost, samples = self.full_cost(limits), self.wall.samples
-        return self.wall.at(cost) / cost * (1 + 1 / samples) if cost and samples >= _LEAST_SAMPLES else 0.0
+    @property
+    def caution(self) -> float:
+        """By what to multiply a time that is promised: few batches may be luckier than most."""
+        return 1 + 1 / max(1, self.wall.samples)
 
     def limit_s(self, batch: Batch, least_s: float, factor: float, most_s: float) -> float:
         """Return after how long a batch is not slow but hung: `factor` times what it should take, within bounds."""
