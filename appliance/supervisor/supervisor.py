@@ -19,6 +19,7 @@ _log = log.Logger("supervisor")
 
 _LOOK_S = 1.0
 _MISSES = 2
+_CANCEL_AGAIN_S = 0.02
 
 
 @dataclass
@@ -104,9 +105,11 @@ class Keeper:
         self._old = [one for one in self._old if not one.exited.is_set()]
 
     async def _forget_task(self) -> None:
-        if self._task is not None:
+        # More than once: before Python 3.12 a cancellation that comes with the end of what wait_for waits for, such as
+        # an answer to our probe, is swallowed, and a drain would wait for this task for ever.
+        while self._task is not None and not self._task.done():
             self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await asyncio.wait([self._task], timeout=_CANCEL_AGAIN_S)
 
     @property
     def status(self) -> Status:

@@ -171,6 +171,32 @@ def test_a_child_that_is_there_and_says_nothing_is_started_again() -> None:
     run(scene())
 
 
+def test_a_stop_that_meets_an_answer_to_a_probe_is_not_lost() -> None:
+    """What asyncio.wait_for did before Python 3.12: it returned the answer, and its cancellation was forgotten."""
+
+    async def scene() -> None:
+        probes: list[str] = []
+
+        async def probe() -> bool:
+            probes.append("asked")
+            if len(probes) == 2:
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    probes.append("swallowed")
+            return True
+
+        argv = [sys.executable, "-c", "import signal; signal.pause()"]
+        keeper = Keeper(lambda: Process("probed", argv, probe=probe), Backoff(60.0, 60.0), SOON_S, NEVER_S)
+        assert await keeper.start()
+        await wait.until_async(lambda: len(probes) > 1, SOON_S)
+        stopping = asyncio.ensure_future(keeper.stop(deadline()))
+        await wait.until_async(stopping.done, SOON_S)
+        assert probes[2] == "swallowed"
+
+    run(scene())
+
+
 def test_renewing_drains_the_old_one_and_counts_no_failure() -> None:
     async def scene() -> None:
         script = Script()
