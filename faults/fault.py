@@ -21,7 +21,7 @@ class Expect:
 
     `errors` are the codes that innocents may get, none: every one of them is answered. `guilty` are those that the
     others may get; `guilty_fail`: and never an answer. `gap_s` is the longest outage, `p99_s` the innocents' slowest
-    hundredth; `put_off` the part of those turned away that may be turned away again when they come back as told.
+    hundredth; `put_off` the part of those who come back as they were told that may be turned away again.
     """
 
     gap_s: float | None = None
@@ -69,8 +69,8 @@ def problems(expect: Expect, verdict: Verdict, is_timed: bool = True) -> list[st
         found.append(f"a gap of {verdict.gap_s:.2f} s, {expect.gap_s:g} s are allowed")
     if is_timed and expect.p99_s is not None and not verdict.p99_s <= expect.p99_s:
         found.append(f"a p99 of {verdict.p99_s:.2f} s for innocents, {expect.p99_s:g} s are allowed")
-    if expect.put_off is not None and verdict.put_off > expect.put_off * verdict.requests:
-        found.append(f"{verdict.put_off} came back as they were told and were turned away again")
+    if expect.put_off is not None and verdict.put_off > expect.put_off * verdict.came_back:
+        found.append(f"{verdict.put_off} of {verdict.came_back} came back as told and were turned away again")
     if verdict.shed and not expect.may_shed:
         found.append(f"{verdict.shed} turned away")
     guilty_answered = verdict.answered - verdict.innocents_answered

@@ -59,7 +59,8 @@ class Op:
 class Verdict:
     """The figures. `errors` counts the codes of named errors by the role of whoever got them.
 
-    `put_off` are those that came back when they were told to and were turned away again.
+    `came_back` are those that were turned away and came again when they were told to, `put_off` those of them that were
+    turned away again then.
     """
 
     requests: int = 0
@@ -72,6 +73,7 @@ class Verdict:
     wrong: int = 0
     retried: int = 0
     gone: int = 0
+    came_back: int = 0
     put_off: int = 0
     gap_s: float = 0.0
     p99_s: float = math.nan
@@ -143,7 +145,9 @@ def _count(number: int, op: Op, downs: list[list[float]], verdict: Verdict) -> N
     verdict.requests += 1
     verdict.retried += len(op.attempts) - 1
     verdict.wrong += sum(attempt.why == "wrong" for attempt in op.attempts.values())
-    verdict.put_off += sum(attempt.code in SHED for attempt in op.attempts.values()) > 1
+    turned_away = sum(attempt.code in SHED for attempt in op.attempts.values())
+    verdict.came_back += turned_away > 0 and len(op.attempts) > 1
+    verdict.put_off += turned_away > 1
     last = op.last
     if last.why == "gone":
         verdict.gone += 1

@@ -88,6 +88,8 @@ def line(row: Row) -> str:
         f"{found.lost} lost, {found.twice} twice, {found.wrong} wrong, gap {_seconds(found.gap_s)} s, "
         f"p99 {_seconds(found.p99_s)} s"
     )
+    if found.came_back:
+        told += f", {found.put_off} of {found.came_back} who came back as told turned away again"
     problems = "".join(f"\n    NOT HELD: {problem}" for problem in row.problems)
     examples = "".join(f"\n    {example}" for example in found.examples) if row.problems else ""
     return f"{row.fault.name}: {told} ({row.seconds:.0f} s){problems}{examples}"

@@ -11,6 +11,7 @@ from appliance.config import Config
 from appliance.errors import Overloaded
 from appliance.gateway.fleet import Fleet
 from appliance.gateway.promises import Promises
+from appliance.gateway.share import Share
 from appliance.models.catalog import Model
 from appliance.wire import subjects
 from appliance.wire.subjects import BULK, INTERACTIVE
@@ -40,6 +41,8 @@ class Admission:
         self._bulk_share = config.worker.bulk_share
         self._gateways = config.server.gateways
         self._promises = Promises(clock)
+        self._clock = clock
+        self._shares: dict[str, Share] = {}
 
     def follow(self, models: Iterable[Model]) -> None:
         """Take the workers' latest figures; other gateways are taken to be as busy as this one."""
@@ -47,15 +50,18 @@ class Admission:
             pace = self._fleet.pace(model.name)
             for klass in subjects.CLASSES:
                 limit, seconds = pace.appetite * _WINDOW / self._gateways, pace.seconds_per_cost * self._gateways
-                self._windows.set(subjects.lane(model.name, klass), limit, seconds)
+                lane = subjects.lane(model.name, klass)
+                self._windows.set(lane, limit, seconds)
+                self._share(lane).follow()
 
     def admit(self, lane: str, klass: str, key: str, cost: int, timeout_s: float, body: bytes) -> None:
         """Return where the answer can be there within `timeout_s`. Raises Overloaded with an honest Retry-After."""
         window = self._windows.lanes[lane]
         if not window.outstanding:
             return
-        work_s = cost * window.seconds_per_cost
-        wait_s = self._wait_s(window, klass, key, cost)
+        part = self._share(lane).part
+        work_s = cost * window.seconds_per_cost / part
+        wait_s = self._wait_s(window, klass, key, cost, part)
         longest_s = timeout_s if klass == BULK else min(timeout_s, self._longest_wait_s)
         # Whatever is fuller: the time, or the connections on which callers wait.
         full_of_callers = self._in_flight() / self._most_in_flight
@@ -72,8 +78,17 @@ class Admission:
             retry_after_s=after_s,
         )
 
-    def _wait_s(self, window: Window, klass: str, key: str, cost: int) -> float:
-        """Return for how long a key's next request would wait: its own work, and its share of what others brought."""
+    def _share(self, lane: str) -> Share:
+        share = self._shares.get(lane)
+        if share is None:
+            share = self._shares[lane] = Share(self._windows.lanes[lane], self._clock)
+        return share
+
+    def _wait_s(self, window: Window, klass: str, key: str, cost: int, part: float) -> float:
+        """Return for how long a key's next request would wait: its own work, and its share of what others brought.
+
+        What others bring is known from what waits now, or from the `part` of the devices that they leave to the lane.
+        """
         keys = len(window.waiting_of) + (key not in window.waiting_of)
         waiting = min(window.waiting, (window.waiting_of.get(key, 0) + cost) * keys)
         own_s = (window.outstanding + waiting) * window.seconds_per_cost
@@ -87,4 +102,6 @@ class Admission:
                 total_s += other.backlog_s
             elif is_bulk == (klass == BULK):  # lanes of a class take turns by age
                 total_s += min(other.backlog_s, other.outstanding_s + own_s)
-        return total_s / (1 - self._bulk_share) if klass == INTERACTIVE and has_bulk else total_s
+        if klass == INTERACTIVE and has_bulk:
+            total_s /= 1 - self._bulk_share
+        return max(total_s, own_s / part)

@@ -20,13 +20,14 @@ _UNKNOWN_LIMIT = 20_000.0
 
 
 class Window:
-    """One lane. Costs are in estimated tokens; `outstanding` is in the queue, `waiting` is not yet."""
+    """One lane. Costs are in estimated tokens; `outstanding` is in the queue, `waiting` is not yet, `done` has been."""
 
     def __init__(self) -> None:
         self.limit = _UNKNOWN_LIMIT
         self.seconds_per_cost = 0.0
         """What the lane's devices together need for a unit of cost, as last heard; 0.0 for unknown."""
         self.outstanding = 0
+        self.done = 0
         self.waiting = 0
         self.waiting_of: defaultdict[str, int] = defaultdict(int)
         self._queue: list[tuple[float, int, Held]] = []
@@ -64,6 +65,7 @@ class Window:
         if held.is_in_window:
             held.is_in_window = False
             self.outstanding -= held.item.cost
+            self.done += held.item.cost
             if held.start > self._now:
                 self._now = held.start
             if not self.outstanding or len(self._ends) > _FEW_KEYS:

@@ -47,7 +47,7 @@ FAULTS = (
             lists=False,
         ),
         settings={**_NARROW, "queue.longest_wait_s": 2.0},
-        expect=Expect(may_shed=True, put_off=0.02),
+        expect=Expect(may_shed=True, put_off=0.1),
     ),
     Fault(
         "greedy-key",

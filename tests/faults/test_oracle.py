@@ -113,6 +113,18 @@ def test_who_is_turned_away_at_the_door_is_not_admitted() -> None:
     assert problems(verdict) == ["1 turned away"]
 
 
+def test_who_comes_back_as_told_and_is_turned_away_again_is_counted_against_those_who_came_back() -> None:
+    away = [end(0.1, op, "error", code="overloaded") for op in range(4)]
+    back = [send(1.0, op, 1) for op in range(3)]  # the fourth never comes
+    answered = [end(1.1, op, n=1) for op in range(2)]
+    again = [end(1.1, 2, "error", n=1, code="overloaded")]
+    verdict = judge([*(send(0.0, op) for op in range(4)), *away, *back, *answered, *again])
+    assert (verdict.came_back, verdict.put_off) == (3, 1)
+    assert problems(verdict, Expect(may_shed=True, put_off=0.4)) == []
+    found = problems(verdict, Expect(may_shed=True, put_off=0.3))
+    assert found == ["1 of 3 came back as told and were turned away again"]
+
+
 def test_who_hung_up_is_nobody_s_loss() -> None:
     verdict = judge([*whole(1, 0.0), send(0.2, 2, role="gone"), end(0.21, 2, "gone")])
     assert (verdict.gone, verdict.lost, verdict.admitted) == (1, 0, 1)

@@ -33,7 +33,7 @@ class Door:
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self._worked = 0
+        self._worked = 0.0
         self.in_flight = 0
         self.sent: list[Held] = []
         self.windows = Windows(self.sent.append)
@@ -57,9 +57,9 @@ class Door:
                 pass
         return admitted
 
-    def work(self, cost: int) -> None:
-        """Let the device answer so much of the interactive lane, and the time pass."""
-        self.clock.now += cost * 0.01
+    def work(self, cost: float, part: float = 1.0) -> None:
+        """Let the device answer so much of the interactive lane in `part` of its time, and the time pass."""
+        self.clock.now += cost * 0.01 / part
         self._worked += cost
         while self.sent and self._worked >= self.sent[0].cost:
             held = self.sent.pop(0)
@@ -180,6 +180,35 @@ def test_who_comes_back_when_told_to_is_let_in_nine_times_of_ten() -> None:
             door.work(5)
         assert returned > 50
         assert admitted / returned >= 0.9
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("part", [1.0, 0.6])
+def test_who_comes_back_is_let_in_though_other_lanes_take_their_part_of_the_device(part: float) -> None:
+    async def scenario() -> None:
+        door = Door()
+        back: list[tuple[float, str]] = [(0.0, f"c{number}") for number in range(100)]
+        asked_before: set[str] = set()
+        again = returned = 0
+        for number in range(4000):  # a hundred callers; each asks anew a second after its answer, or when it is told to
+            now = door.clock.now
+            for due, body in [one for one in back if one[0] <= now]:
+                back.remove((due, body))
+                returned += body in asked_before
+                try:
+                    door.ask("a", body, cost=20)
+                    asked_before.discard(body)
+                    back.append((now + 8.0, f"{body.split('.')[0]}.{number}"))
+                except Overloaded as exc:
+                    again += body in asked_before
+                    asked_before.add(body)
+                    back.append((now + exc.retry_after_s, body))
+            door.work(5 * part, part)
+            if number % 20 == 0:
+                door.admission.follow([model("m")])
+        assert returned > 300
+        assert again / returned < 0.05
 
     asyncio.run(scenario())
 
