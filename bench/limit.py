@@ -30,6 +30,7 @@ FINALISTS = 4
 TEXTS = {"short": 1024, "mixed": 192}
 """Texts in one pass, sorted by length as a whole: a pass takes a few seconds."""
 
+Ints = npt.NDArray[np.int64]
 Vectors = npt.NDArray[np.float32]
 
 
@@ -70,6 +71,7 @@ class InProcess:
             str(Path(spec.folder, "model.onnx")), _options(way), providers=["CPUExecutionProvider"]
         )
         self._inputs = [(i.name, np.int32 if "int32" in i.type else np.int64) for i in self._session.get_inputs()]
+        self._is_flat = any(name == "slots" for name, _ in self._inputs)
         self._output = self._session.get_outputs()[0].name
 
     def embed_one(self, text: str) -> Vectors:
@@ -90,12 +92,30 @@ class InProcess:
         for row, one in enumerate(batch):
             ids[row, : len(one)] = one
             mask[row, : len(one)] = 1
-        feeds = {name: (mask if name == "attention_mask" else ids).astype(kind) for name, kind in self._inputs}
-        if "token_type_ids" in feeds:
-            feeds["token_type_ids"][:] = 0
-        return self._pooled(self._session.run([self._output], feeds)[0], mask)
+        values = self._flat(batch, mask) if self._is_flat else self._padded(ids, mask)
+        feeds = {name: values[name].astype(kind) for name, kind in self._inputs}
+        hidden = self._session.run([self._output], feeds)[0]
+        if self._is_flat:  # back into rows, so that both kinds of model are pooled in the same way
+            hidden = hidden[values["slots"]]
+        return self._pooled(hidden, mask)
 
-    def _pooled(self, hidden: Vectors, mask: npt.NDArray[np.int64]) -> Vectors:
+    @staticmethod
+    def _padded(ids: Ints, mask: Ints) -> dict[str, Ints]:
+        return {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+
+    @staticmethod
+    def _flat(batch: list[list[int]], mask: Ints) -> dict[str, Ints]:
+        """The inputs one after the other, and where each token is in the rows that attention works on."""
+        slots = np.cumsum(mask).reshape(mask.shape) - 1
+        return {
+            "input_ids": np.concatenate(batch)[None, :],
+            "position_ids": np.concatenate([np.arange(len(one)) for one in batch])[None, :],
+            "slots": slots,
+            "places": np.flatnonzero(mask),
+            "lengths": mask.sum(axis=1),
+        }
+
+    def _pooled(self, hidden: Vectors, mask: Ints) -> Vectors:
         if hidden.ndim == 2:
             vectors = hidden
         elif self._spec.pooling == "cls":

@@ -197,18 +197,14 @@ class FakeResidency:
 
 
 class FakeSession:
-    """A model whose token states are given: row i of the batch gets `states[i]`, padding gets `noise`."""
+    """A model whose token states are given: input i of the batch gets `states[i]`."""
 
-    def __init__(self, states: Sequence[Floats], noise: float = 99.0) -> None:
+    def __init__(self, states: Sequence[Floats]) -> None:
         self.states = states
-        self.noise = noise
 
     @property
     def alone(self) -> FakeSession:
         return self
 
-    def run(self, ids: Ints, mask: Ints) -> dict[str, Floats]:
-        hidden = np.full((*ids.shape, self.states[0].shape[1]), self.noise, dtype=np.float32)
-        for row, states in enumerate(self.states):
-            hidden[row, : len(states)] = states
-        return {"last_hidden_state": hidden}
+    def run(self, lengths: Sequence[int], flat_ids: Ints) -> dict[str, Floats]:
+        return {"last_hidden_state": np.concatenate(self.states)}

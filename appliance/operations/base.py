@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol
 
-import numpy as np
-
 from appliance.runtimes.base import Ints, Session
 
 Options = tuple[tuple[str, Any], ...]
@@ -38,12 +36,3 @@ def create(name: str, settings: dict[str, Any]) -> Operation:
     module, attribute = _OPERATIONS[name].split(":")
     operation: Operation = getattr(import_module(module), attribute)(**settings)
     return operation
-
-
-def pad(lengths: Sequence[int], flat_ids: Ints) -> tuple[Ints, Ints]:
-    """Lay flat ids out as ([batch, longest] ids, [batch, longest] mask), zeros on the right."""
-    counts = np.asarray(lengths)
-    mask = np.arange(counts.max(initial=1)) < counts[:, None]
-    ids = np.zeros(mask.shape, dtype=np.int32)
-    ids[mask] = flat_ids
-    return ids, mask.astype(np.int32)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
-from appliance.operations.base import Options, Outcome, pad
+from appliance.operations.base import Options, Outcome
 from appliance.runtimes.base import Floats, Ints, Session
+
+Counts = npt.NDArray[np.int_]
 
 NOT_FINITE = ("not_finite", "The model's output for this input holds NaN or infinity.")
 
@@ -29,24 +32,27 @@ class Embed:
 
     def vectors(self, session: Session, lengths: Sequence[int], flat_ids: Ints, dimensions: int = 0) -> Floats:
         """Return [batch, dimensions] float32; `dimensions` 0 means the model's own."""
-        ids, mask = pad(lengths, flat_ids)
-        outputs = session.run(ids, mask)
-        pooled = outputs["pooled"] if "pooled" in outputs else self._pool(outputs["last_hidden_state"], mask)
+        outputs = session.run(lengths, flat_ids)
+        if "pooled" in outputs:
+            pooled = outputs["pooled"]
+        else:
+            counts = np.asarray(lengths)
+            pooled = self._pool(outputs["last_hidden_state"], np.cumsum(counts) - counts, counts)
         if dimensions:
             pooled = pooled[:, :dimensions]
         # A cut vector is no longer of length 1, and the OpenAI interface promises length 1.
         return _normalized(pooled) if self._normalize or dimensions else pooled
 
 
-def _mean(hidden: Floats, mask: Ints) -> Floats:
-    """Mean over real tokens: [batch, seq, hidden] to [batch, hidden], as sentence-transformers does."""
-    weights = (mask / mask.sum(axis=1, keepdims=True)).astype(np.float32)
-    pooled: Floats = np.matmul(weights[:, None, :], hidden)[:, 0, :]
+def _mean(hidden: Floats, starts: Counts, counts: Counts) -> Floats:
+    """Mean over an input's tokens: [tokens, hidden] to [batch, hidden], as sentence-transformers does."""
+    pooled: Floats = np.add.reduceat(hidden, starts, axis=0)
+    pooled /= counts[:, None].astype(np.float32)
     return pooled
 
 
-def _cls(hidden: Floats, mask: Ints) -> Floats:
-    return hidden[:, 0, :]
+def _cls(hidden: Floats, starts: Counts, counts: Counts) -> Floats:
+    return hidden[starts]
 
 
 _POOLINGS = {"mean": _mean, "cls": _cls}

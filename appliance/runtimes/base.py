@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -36,11 +37,12 @@ class Session(Protocol):
         """Return the same model for a pass that has the device to itself."""
         ...
 
-    def run(self, ids: Ints, mask: Ints) -> dict[str, Floats]:
+    def run(self, lengths: Sequence[int], flat_ids: Ints) -> dict[str, Floats]:
         """Run one forward pass.
 
-        `ids` and `mask` are [batch, seq], padded with 0 on the right. Returns `last_hidden_state`
-        [batch, seq, hidden] or `pooled` [batch, hidden], under that name. Raises RuntimeError when the pass fails.
+        `flat_ids` holds all inputs one after the other, `lengths` their token counts. Returns `last_hidden_state`
+        [tokens, hidden] in the same order or `pooled` [batch, hidden], under that name. Raises RuntimeError when the
+        pass fails.
         """
         ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import time
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,16 +29,18 @@ class FakeSession:
         self.alone = self
         self._factors = np.arange(1, 2 * settings["dimensions"], 2, dtype=np.uint32) * np.uint32(2654435761)
 
-    def run(self, ids: Ints, mask: Ints) -> dict[str, Floats]:
-        """Return {"pooled": [batch, dimensions]}, values in [-1, 1), the same for the same ids whatever the padding."""
-        failing = (ids == self._fail_id).any(axis=1) if self._fail_id >= 0 else None
+    def run(self, lengths: Sequence[int], flat_ids: Ints) -> dict[str, Floats]:
+        """Return {"pooled": [batch, dimensions]}, values in [-1, 1), the same for the same ids whatever the company."""
+        ends = np.cumsum(lengths)
+        rows = [flat_ids[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+        failing = np.array([self._fail_id in row for row in rows]) if self._fail_id >= 0 else None
         if failing is not None and failing.any() and self._fail_mode != "nan":
             self._fail()
-        duration_s = self._a_s + self._token_s * ids.size + self._item_s * len(ids)
+        padded = max(lengths) * len(lengths)
+        duration_s = self._a_s + self._token_s * padded + self._item_s * len(lengths)
         if duration_s > 0:
             time.sleep(duration_s)
-        lengths = mask.sum(axis=1)
-        seeds = np.array([zlib.crc32(row[:n].tobytes()) for row, n in zip(ids, lengths, strict=True)], dtype=np.uint32)
+        seeds = np.array([zlib.crc32(row.tobytes()) for row in rows], dtype=np.uint32)
         vectors = (seeds[:, None] * self._factors).astype(np.int32).astype(np.float32) / np.float32(2**31)
         if failing is not None:
             vectors[failing] = np.nan

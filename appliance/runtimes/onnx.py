@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import onnxruntime as ort
 
 from appliance.runtimes.base import Floats, Ints, SessionSpec
+from appliance.runtimes.layout import Layout
 
 MODEL_FILE = "model.onnx"
 
@@ -19,17 +22,35 @@ class OnnxSession:
     def __init__(self, session: ort.InferenceSession, alone: OnnxSession | None = None) -> None:
         self._session = session
         self.alone = alone or self
-        self._inputs = [i.name for i in session.get_inputs()]
+        self._feeds = _flat_feeds if any(i.name == "slots" for i in session.get_inputs()) else _padded_feeds
         self._outputs = [o.name for o in session.get_outputs()]
 
-    def run(self, ids: Ints, mask: Ints) -> dict[str, Floats]:
+    def run(self, lengths: Sequence[int], flat_ids: Ints) -> dict[str, Floats]:
         """See Session.run."""
-        feeds = {name: mask if name == "attention_mask" else ids for name in self._inputs}
+        layout = Layout(lengths)
         try:
-            values = self._session.run(self._outputs, feeds)
+            values = self._session.run(self._outputs, self._feeds(layout, flat_ids))
         except Exception as exc:  # ORT raises classes of its own that share no public base
             raise RuntimeError(f"ONNX Runtime: {str(exc)[:300]}") from exc
+        if self._feeds is _padded_feeds:
+            values = [layout.flat(value) if value.ndim == 3 else value for value in values]
         return dict(zip(self._outputs, values, strict=True))
+
+
+def _flat_feeds(layout: Layout, flat_ids: Ints) -> dict[str, Ints]:
+    """For the graphs of models/importer: only their attention knows of rows."""
+    return {
+        "input_ids": flat_ids[None, :],
+        "position_ids": layout.positions()[None, :],
+        "slots": layout.slots(),
+        "places": layout.places(),
+        "lengths": layout.lengths,
+    }
+
+
+def _padded_feeds(layout: Layout, flat_ids: Ints) -> dict[str, Ints]:
+    """For graphs as they are published, which compute the padding with the tokens."""
+    return {"input_ids": layout.padded(flat_ids), "attention_mask": layout.mask()}
 
 
 class OnnxRuntime:

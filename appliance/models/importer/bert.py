@@ -12,6 +12,12 @@ from appliance.models.importer.graph import Graph
 from appliance.models.importer.weights import Array, Weights
 
 OUTPUT = "last_hidden_state"
+ROWS: dict[str, list[str]] = {"slots": ["batch", "sequence"], "places": ["tokens"], "lengths": ["batch"]}
+"""Inputs that say how tokens lie in rows: which token is in each place, the place of each, how many a row has.
+
+What is in a place past a row's length is never read.
+"""
+_FLAT = "flat"
 
 
 def load(config: ModelConfig, weights: Weights) -> Bert:
@@ -37,19 +43,21 @@ class Bert:
         return reference.bert_states(self._sizes, self._weights, sequences)
 
     def graph(self) -> onnx.ModelProto:
-        """Return the model: input_ids, attention_mask int32 [batch, seq] -> last_hidden_state float32.
+        """Return the model: input_ids, position_ids and those of `ROWS` -> last_hidden_state float32 [tokens, hidden].
 
-        The mask is 1 for tokens and 0 for padding, which must follow the tokens.
+        All inputs of a batch lie one after the other, so that no layer computes padding. Attention alone needs them in
+        rows of one length; what it does there is a tenth of the work (measured, MiniLM: a batch of texts of 6 to 15
+        tokens takes three quarters of the time that it takes padded, one of equal lengths the same).
         """
         graph = Graph()
+        graph.constant(_FLAT, [-1, self.hidden_size])
         states = self._embeddings(graph)
         for layer in range(self._sizes.layers):
             at = f"encoder.layer.{layer}"
             output = OUTPUT if layer == self._sizes.layers - 1 else f"{at}.output"
             states = self._feed_forward(graph, at, self._attention(graph, at, states), output)
-        axes = ["batch", "sequence"]
-        inputs = {"input_ids": axes, "attention_mask": axes}
-        return graph.model(inputs, states, ["batch", "sequence", self.hidden_size])
+        inputs = {"input_ids": ["one", "tokens"], "position_ids": ["one", "tokens"], **ROWS}
+        return graph.model(inputs, states, ["tokens", self.hidden_size])
 
     def _embeddings(self, graph: Graph) -> str:
         word = self._keep(graph, "embeddings.word_embeddings.weight")
@@ -58,18 +66,23 @@ class Bert:
         positions = self._weights.read("embeddings.position_embeddings.weight") + types[0]
         position = graph.weight("embeddings.position_and_type", positions)
         norm = self._norm(graph, "embeddings.LayerNorm")
-        inputs = ["input_ids", "", word, position, "", *norm, "attention_mask"]
-        return graph.fused("EmbedLayerNormalization", "embeddings", inputs, 2, epsilon=self._sizes.epsilon)
+        inputs = ["input_ids", "", word, position, "", *norm, "", "position_ids"]
+        states = graph.fused("EmbedLayerNormalization", "embeddings", inputs, 2, epsilon=self._sizes.epsilon)
+        return graph.node("Reshape", "embeddings.flat", [states, _FLAT])
 
     def _attention(self, graph: Graph, at: str, states: str) -> str:
         parts = [f"{at}.attention.self.{part}" for part in ("query", "key", "value")]
-        weight = np.concatenate([self._weights.read(f"{part}.weight").T for part in parts], axis=1)
+        rows = [self._in_rows(graph, part, states) for part in parts]
         bias = np.concatenate([self._weights.read(f"{part}.bias") for part in parts])
-        packed = [graph.weight(f"{at}.attention.qkv.weight", weight), graph.weight(f"{at}.attention.qkv.bias", bias)]
-        context = graph.fused(
-            "Attention", f"{at}.attention.context", [states, *packed, "embeddings.1"], num_heads=self._sizes.heads
-        )
-        return self._project(graph, f"{at}.attention.output", context, states, f"{at}.attention.output")
+        inputs = [*rows, graph.weight(f"{at}.attention.self.bias", bias), "lengths"]
+        context = graph.fused("MultiHeadAttention", f"{at}.attention.context", inputs, num_heads=self._sizes.heads)
+        flat = graph.node("Reshape", f"{at}.attention.flat", [context, _FLAT])
+        tokens = graph.node("Gather", f"{at}.attention.tokens", [flat, "places"], axis=0)
+        return self._project(graph, f"{at}.attention.output", tokens, states, f"{at}.attention.output")
+
+    def _in_rows(self, graph: Graph, part: str, states: str) -> str:
+        product = graph.node("MatMul", f"{part}.product", [states, self._transposed(graph, f"{part}.weight")])
+        return graph.node("Gather", f"{part}.rows", [product, "slots"], axis=0)
 
     def _feed_forward(self, graph: Graph, at: str, states: str, output: str) -> str:
         dense = f"{at}.intermediate.dense"

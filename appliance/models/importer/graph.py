@@ -28,6 +28,10 @@ class Graph:
         self._weights.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
         return name
 
+    def constant(self, name: str, values: list[int]) -> str:
+        """Add a constant of integers, as shapes are."""
+        return self.weight(name, np.array(values, dtype=np.int64))
+
     def fused(self, op: str, name: str, inputs: list[str], outputs: int = 1, **attributes: Any) -> str:
         """Add one of ONNX Runtime's own operators; its further outputs are named `<name>.1`, `<name>.2`."""
         return self.node(op, name, inputs, outputs, domain=FUSED, **attributes)

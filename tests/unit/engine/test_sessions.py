@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +21,8 @@ class Constant:
         self._value = value
         self.alone = alone or self
 
-    def run(self, ids: Ints, mask: Ints) -> dict[str, Floats]:
-        return {"pooled": np.full((len(ids), 8), self._value, dtype=np.float32)}
+    def run(self, lengths: Sequence[int], flat_ids: Ints) -> dict[str, Floats]:
+        return {"pooled": np.full((len(lengths), 8), self._value, dtype=np.float32)}
 
 
 class TwoSessions:
