@@ -29,7 +29,7 @@ class Share:
         if elapsed_s < _LEAST_S:
             return
         part = 1.0
-        if self._was_full and self._window.waiting:
+        if self._was_full and self._window.waiting and self._window.seconds_per_cost:
             done_s = (self._window.done - self._done) * self._window.seconds_per_cost
             part = min(1.0, max(_LEAST, done_s / elapsed_s))
         self.part += (part - self.part) * (1 - math.exp(-elapsed_s / _FOLLOW_S))

@@ -10,6 +10,7 @@ from appliance.errors import Overloaded
 from appliance.gateway.admission import Admission
 from appliance.gateway.fleet import Fleet, Pace
 from appliance.gateway.promises import Promises
+from appliance.gateway.share import Share
 from appliance.wire import subjects
 from appliance.wire.subjects import BULK, INTERACTIVE
 from appliance.workqueue.held import Held
@@ -209,6 +210,41 @@ def test_who_comes_back_is_let_in_though_other_lanes_take_their_part_of_the_devi
                 door.admission.follow([model("m")])
         assert returned > 300
         assert again / returned < 0.05
+
+    asyncio.run(scenario())
+
+
+def test_a_lane_whose_pace_was_not_known_is_not_taken_for_a_slow_one() -> None:
+    async def scenario() -> None:
+        door = Door()
+        door.windows.set(LANE, 100.0, 0.0)
+        share = Share(door.windows.lanes[LANE], door.clock)
+        for number in range(10):
+            door.ask("a", f"t{number}")
+        for _ in range(10):
+            door.clock.now += 1
+            share.follow()
+        assert share.part == 1.0
+
+    asyncio.run(scenario())
+
+
+def test_a_share_is_learnt_while_there_is_work_and_forgotten_while_there_is_none() -> None:
+    async def scenario() -> None:
+        door = Door()
+        share = Share(door.windows.lanes[LANE], door.clock)
+        for number in range(14):
+            door.ask("a", f"t{number}")
+        for _ in range(8):
+            door.work(25, 0.25)  # a second, of which the lane gets a quarter
+            share.follow()
+        assert share.part < 0.5
+        while door.sent:
+            door.work(50)
+        for _ in range(20):
+            door.clock.now += 1
+            share.follow()
+        assert share.part > 0.95
 
     asyncio.run(scenario())
 
