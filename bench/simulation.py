@@ -1,0 +1,229 @@
+"""A discrete-event simulation of workers that pull from one shared queue, and of workers that a router pushes at.
+
+Workers batch in the same way either way: the model whose oldest request waits longest, all that waits for it, up to a
+full batch. So what differs is only where a request waits: where every worker sees it, or where one does.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+
+from bench.routers import Route
+
+
+@dataclass(frozen=True)
+class World:
+    """Devices, models and demand. Times are in seconds.
+
+    `slowness` has a factor for each device: a batch of n takes (a_s + b_s * n) * factor. Either `clients` ask in a
+    closed loop, each again `turn_s` after its answer, or `rate` requests a second arrive, a Poisson process. Demand
+    over the models follows Zipf's law. `room` is how many models a device holds at once, 0 for all; a load takes
+    `load_s`. `hop_s` passes between the end of a batch and the start of the next.
+    """
+
+    slowness: tuple[float, ...]
+    clients: int = 0
+    rate: float = 0.0
+    models: int = 9
+    room: int = 0
+    load_s: float = 0.5
+    a_s: float = 0.040
+    b_s: float = 0.0012
+    batch_items: int = 64
+    turn_s: float = 0.002
+    hop_s: float = 0.001
+
+    @property
+    def capacity(self) -> float:
+        """Requests a second while every batch is full."""
+        full_s = self.a_s + self.b_s * self.batch_items
+        return sum(self.batch_items / (full_s * factor) for factor in self.slowness)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What came out, less the first seconds."""
+
+    per_second: float
+    mean_s: float
+    p50_s: float
+    p99_s: float
+    mean_batch: float
+    busy_share: float
+    loads: int
+
+
+@dataclass(slots=True)
+class _Request:
+    model: int
+    arrived: float
+    client: int
+
+
+class _Waiting:
+    """Requests by model, each line in order of arrival."""
+
+    def __init__(self) -> None:
+        self.lines: dict[int, deque[_Request]] = {}
+
+    def add(self, request: _Request) -> None:
+        self.lines.setdefault(request.model, deque()).append(request)
+
+    def take(self, model: int, most: int) -> list[_Request]:
+        line = self.lines[model]
+        taken = [line.popleft() for _ in range(min(most, len(line)))]
+        if not line:
+            del self.lines[model]
+        return taken
+
+    def oldest(self, among: Callable[[int], bool]) -> int | None:
+        """Return the model whose first request waits longest, of those that `among` allows."""
+        heads = [(line[0].arrived, model) for model, line in self.lines.items() if among(model)]
+        return min(heads)[1] if heads else None
+
+
+@dataclass
+class _Device:
+    factor: float
+    waiting: _Waiting
+    """Its own, or the one that all share."""
+    resident: list[int] = field(default_factory=list)
+    """In order of use, the last one last."""
+    is_busy: bool = False
+    busy_s: float = 0.0
+    outstanding: int = 0
+
+
+class Simulation:
+    """One run. `route` None means that workers pull; `stale_s` is how old a router's knowledge may get."""
+
+    def __init__(self, world: World, route: Route | None = None, stale_s: float = 0.0, seed: int = 1) -> None:
+        self._world = world
+        self._route = route
+        self._stale_s = stale_s
+        self._dice = random.Random(seed)
+        self._shared = _Waiting()
+        self._devices = [_Device(factor, self._shared if route is None else _Waiting()) for factor in world.slowness]
+        self._known = [0] * len(self._devices)
+        self._weights = [1 / (rank + 1) for rank in range(world.models)]
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+        self._now = 0.0
+        self._from = 0.0
+        self._waits: list[float] = []
+        self._batches: list[int] = []
+        self._loads = 0
+
+    def run(self, seconds: float, warmup_s: float = 4.0) -> Seen:
+        """Simulate `warmup_s`, then `seconds` that count."""
+        self._from = warmup_s
+        for client in range(self._world.clients):
+            self._at(self._dice.uniform(0.0, 0.05), partial(self._arrive, client))
+        if self._world.rate:
+            self._at(0.0, self._arrive_by_itself)
+        if self._stale_s:
+            self._at(0.0, self._tell)
+        while self._events and self._events[0][0] <= warmup_s + seconds:
+            self._now, _, what = heapq.heappop(self._events)
+            what()
+        waits = sorted(self._waits) or [float("inf")]
+        return Seen(
+            len(self._waits) / seconds,
+            sum(waits) / len(waits),
+            waits[len(waits) // 2],
+            waits[int(len(waits) * 0.99)],
+            sum(self._batches) / max(1, len(self._batches)),
+            sum(device.busy_s for device in self._devices) / seconds / len(self._devices),
+            self._loads,
+        )
+
+    def _at(self, when: float, what: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (when, next(self._order), what))
+
+    # -- requests ---------------------------------------------------------------------------------
+
+    def _arrive_by_itself(self) -> None:
+        self._arrive(-1)
+        self._at(self._now + self._dice.expovariate(self._world.rate), self._arrive_by_itself)
+
+    def _arrive(self, client: int) -> None:
+        model = self._dice.choices(range(self._world.models), self._weights)[0]
+        request = _Request(model, self._now, client)
+        if self._route is None:
+            self._shared.add(request)
+            idle = [device for device in self._devices if not device.is_busy]
+            self._dice.shuffle(idle)
+            while idle and self._shared.lines:
+                self._begin(idle.pop())
+            return
+        fresh = [device.outstanding for device in self._devices]
+        device = self._devices[self._route(self._known if self._stale_s else fresh, self._dice)]
+        device.outstanding += 1
+        device.waiting.add(request)
+        if not device.is_busy:
+            self._begin(device)
+
+    def _tell(self) -> None:
+        """A stale router hears from its workers now and then."""
+        self._known = [device.outstanding for device in self._devices]
+        self._at(self._now + self._stale_s, self._tell)
+
+    # -- batches ----------------------------------------------------------------------------------
+
+    def _begin(self, device: _Device) -> None:
+        model = self._choose(device)
+        if model is None:
+            return
+        world = self._world
+        batch = device.waiting.take(model, world.batch_items)
+        takes_s = self._load_s(device, model) + (world.a_s + world.b_s * len(batch)) * device.factor
+        device.is_busy = True
+        if self._now >= self._from:
+            self._batches.append(len(batch))
+            device.busy_s += takes_s
+        self._at(self._now + world.hop_s + takes_s, partial(self._finish, device, batch))
+
+    def _choose(self, device: _Device) -> int | None:
+        """Return the model to run next; a load must be paid back by how long somebody has waited for it."""
+        if not self._world.room:
+            return device.waiting.oldest(lambda model: True)
+        resident = device.waiting.oldest(lambda model: model in device.resident)
+        cold = device.waiting.oldest(lambda model: model not in device.resident)
+        if cold is None:
+            return resident
+        waited_s = self._now - device.waiting.lines[cold][0].arrived
+        is_elsewhere = self._route is None and any(cold in other.resident for other in self._devices)
+        if waited_s > 2 * self._world.load_s or (resident is None and not is_elsewhere):
+            return cold
+        return resident
+
+    def _load_s(self, device: _Device, model: int) -> float:
+        """Note the use of a model; return what it takes to load it where it is not there."""
+        room = self._world.room
+        if not room:
+            return 0.0
+        is_there = model in device.resident
+        if is_there:
+            device.resident.remove(model)
+        device.resident.append(model)
+        if is_there:
+            return 0.0
+        del device.resident[:-room]
+        self._loads += self._now >= self._from
+        return self._world.load_s
+
+    def _finish(self, device: _Device, batch: list[_Request]) -> None:
+        device.is_busy = False
+        device.outstanding -= len(batch)
+        for request in batch:
+            if self._now >= self._from:
+                self._waits.append(self._now - request.arrived)
+            if request.client >= 0:
+                self._at(self._now + self._world.turn_s, partial(self._arrive, request.client))
+        self._begin(device)
