@@ -103,10 +103,15 @@ class Lanes:
                     consumer.want(0 if stream == subjects.JOBS and name in failed else count)
 
     async def stop(self) -> None:
-        """Take nothing new from any lane."""
-        for consumers in self._consumers.values():
-            for consumer in consumers.values():
-                await consumer.stop()
+        """Take nothing new from any lane.
+
+        All are closed before anything else can run: what one that is still open is given back, it gets again at once.
+        """
+        every = [consumer for consumers in self._consumers.values() for consumer in consumers.values()]
+        for consumer in every:
+            consumer.close()
+        for consumer in every:
+            await consumer.stop()
 
 
 def _fits(model: Model, device: str) -> bool:

@@ -50,6 +50,7 @@ class LaneConsumer:
         self._on_delivery = on_delivery
         self._inbox = f"{broker.inbox}.p.{stream}.{lane}"
         self._pull = subjects.pull_subject(lane, stream)
+        self._is_closed = False
         self._wanted = 0
         self._outstanding = 0
         self._heard_at = 0.0
@@ -62,19 +63,25 @@ class LaneConsumer:
         self._broker.on_restored(self._restore)
         self._watch = asyncio.create_task(self._watch_pulls())
 
-    async def stop(self) -> None:
-        """Take nothing new, and have the server forget the waiting pull.
+    def close(self) -> None:
+        """Take nothing new, and have the server forget the waiting pull before it hears anything said after this.
 
         It would go on filling it, and what is given back would come again and again, as if it failed each time.
         """
-        self._wanted = 0
+        self._is_closed = True
         self._broker.unlisten(self._inbox)
+
+    async def stop(self) -> None:
+        """Close, and end what this started."""
+        self.close()
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
 
     def want(self, count: int) -> None:
         """Set how many more items may be delivered from now on. Asks only when half of it is used up."""
+        if self._is_closed:
+            return  # nobody would hear what came
         self._wanted = count
         missing = count - self._outstanding
         if count and missing * 2 >= count:

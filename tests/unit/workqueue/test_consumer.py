@@ -152,3 +152,13 @@ def test_only_leases_of_the_broker_s_present_life_are_settled(verb: bytes) -> No
     leases = [Delivery(item(), f"ack.{epoch}", epoch, 1, 0.0) for epoch in (1, 2)]
     consumer.settle(cast(Broker, broker), leases, verb)
     assert broker.sent(verb) == ["ack.2"]
+
+
+def test_a_closed_one_asks_for_nothing_more() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.consumer.want(10)
+        bench.consumer.close()
+        bench.consumer.want(20)
+        assert bench.asked == [10]
+
+    run(scenario)
