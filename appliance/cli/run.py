@@ -11,6 +11,7 @@ from appliance import log
 from appliance.cli.configuration import read_config
 from appliance.config import Config
 from appliance.daemon import Daemon
+from appliance.supervisor import scheduling
 from appliance.supervisor.notify import Notifier
 
 REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - what to call, not what to bind
@@ -25,6 +26,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def handle(args: argparse.Namespace, config: Config) -> int:
     log.setup(config.log.level, config.log.format == "json")
+    scheduling.let_others_compute()
 
     async def serve() -> None:
         daemon = Daemon(

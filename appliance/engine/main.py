@@ -19,6 +19,7 @@ from appliance import log
 from appliance.engine.sessions import Sessions
 from appliance.errors import ApplianceError
 from appliance.runtimes import base as runtimes
+from appliance.supervisor import scheduling
 from appliance.wire import frames
 from appliance.wire.frames import BatchDone, BatchFailed, Frame, LoadModel, ModelLoaded, RunBatch, StartEngine
 
@@ -94,6 +95,7 @@ def main() -> None:
     if not isinstance(start, StartEngine):
         return
     log.setup(start.log_level, start.log_json)
+    scheduling.compute()
     sessions = Sessions(runtimes.create(start.runtime), start.device, start.threads, start.threads_alone)
     sock.sendall(frames.pack(start))  # the echo says that the runtime's libraries are loaded
     Engine(sock, sessions).serve(start.streams + 1)  # the worker keeps `streams` busy; a load makes none of them wait
