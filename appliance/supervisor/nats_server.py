@@ -38,6 +38,8 @@ _JOBS_API = (
     f"$JS.API.DIRECT.GET.{JOBRESULTS}.>",
 )
 
+# Every subject by name, also those of replies. With "allow_responses" instead the server would note the reply subject of
+# each message that it delivers, and keep it for two minutes where another permission covers the answer.
 PUBLISH = {
     "daemon": (">",),
     "gateway": (
@@ -48,6 +50,7 @@ PUBLISH = {
         "hb.>",
         CANCELS,
         TELL,
+        "_INBOX_worker.>",  # that results have come
     ),
     "worker": (f"{QUARANTINE}.>", f"{JOBRESULTS}.item.>", "r.>", "hb.>", *_STREAM_API, *_CONSUMER_API, *_ACKS),
 }
@@ -141,7 +144,6 @@ class NatsServer:
                 "permissions": {
                     "publish": list(PUBLISH[role]),
                     "subscribe": list(SUBSCRIBE[role]),
-                    "allow_responses": True,
                 },
             }
             for role in ROLES

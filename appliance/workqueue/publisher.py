@@ -128,7 +128,7 @@ class Publisher:
                     # An item whose confirmation is still to come is left to the workers: they know by then.
                     if self._unacked.pop(held.number, None) is None and held.sequence:
                         body = json.dumps({"seq": held.sequence, "no_erase": True}).encode()
-                        self._broker.post(_DELETE, body, f"{self._broker.inbox}.none")
+                        self._broker.post(_DELETE, body)
                 self._broker.post(subjects.CANCELS, items.pack_cancels([held.item_id for held in abandoned]))
             except Unavailable:
                 pass  # with the connection the broker's memory may be gone, too; what is left runs for nobody

@@ -37,6 +37,8 @@ def matches(pattern: str, subject: str) -> bool:
         ("gateway", "publish", "$JS.API.CONSUMER.MSG.NEXT.LIVE.interactive-m", False),
         ("gateway", "publish", "$JS.ACK.LIVE.interactive-m.1.1.1.1.0", False),
         ("gateway", "publish", "r.gateway0", False),
+        ("gateway", "publish", "_INBOX_worker.cpu.q.1", True),
+        ("gateway", "publish", "_INBOX_daemon.1", False),
         ("gateway", "subscribe", "r.gateway0-1", True),
         ("gateway", "subscribe", "hb.>", True),
         ("gateway", "subscribe", "LIVE.>", False),
@@ -72,6 +74,7 @@ def test_each_role_may_do_its_own_part_only(
 ) -> None:
     users = {user["user"]: user for user in json.loads(server.configuration())["authorization"]["users"]}
     patterns = users[role]["permissions"][verb]
+    assert set(users[role]["permissions"]) == {"publish", "subscribe"}  # nothing beside, such as "allow_responses"
     assert any(matches(pattern, subject) for pattern in patterns) == is_allowed
 
 
