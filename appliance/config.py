@@ -142,7 +142,7 @@ class Worker:
         is_fixed=True,
     )
     batch_tokens: int = _setting(
-        0, "Padded tokens (longest x count) in a batch. 0: as suits the device.", low=0, high=10**7
+        0, "Tokens in a batch, padding counted at what it costs the model. 0: as suits the device.", low=0, high=10**7
     )
     batch_items: int = _setting(0, "Most inputs in one batch. 0: as suits the device.", low=0, high=4096)
     bulk_share: float = _setting(

@@ -195,9 +195,14 @@ class FakeResidency:
     def state_of(self, model_id: str) -> State:
         return State.FAILED if model_id in self.failed else State.READY
 
+    def padding_cost(self, model_id: str) -> float:
+        return 1.0
+
 
 class FakeSession:
     """A model whose token states are given: input i of the batch gets `states[i]`."""
+
+    padding_cost = 1.0
 
     def __init__(self, states: Sequence[Floats]) -> None:
         self.states = states

@@ -70,7 +70,7 @@ class Engine:
         except Exception as exc:
             _log.error("load", exc, model=frame.model_id)
             return ModelLoaded(frame.model_id, 0.0, 0, f"{type(exc).__name__}: {exc}")
-        return ModelLoaded(frame.model_id, loaded.load_s, loaded.memory_bytes, "")
+        return ModelLoaded(frame.model_id, loaded.load_s, loaded.memory_bytes, "", loaded.session.padding_cost)
 
     def _run(self, frame: RunBatch) -> BatchDone | BatchFailed:
         start = time.perf_counter()

@@ -33,6 +33,11 @@ class Session(Protocol):
     """One loaded model."""
 
     @property
+    def padding_cost(self) -> float:
+        """Return what a token of padding costs in a pass, in real tokens: 1 where the whole graph computes it."""
+        ...
+
+    @property
     def alone(self) -> Session:
         """Return the same model for a pass that has the device to itself."""
         ...

@@ -27,6 +27,7 @@ class FakeSession:
         self._fail_id = settings["fail_id"]
         self._fail_mode = settings["fail_mode"]
         self.alone = self
+        self.padding_cost = 1.0
         self._factors = np.arange(1, 2 * settings["dimensions"], 2, dtype=np.uint32) * np.uint32(2654435761)
 
     def run(self, lengths: Sequence[int], flat_ids: Ints) -> dict[str, Floats]:

@@ -11,6 +11,10 @@ from appliance.runtimes.layout import Layout
 
 MODEL_FILE = "model.onnx"
 
+_ROWS_PADDING_COST = 0.5
+"""What padding costs where only attention has rows, in real tokens. Measured with MiniLM on the CPU: 0.3 with inputs of
+6 to 18 tokens, 0.6 with 40 to 140."""
+
 
 class OnnxSession:
     """One model. `run` is safe from several threads at once.
@@ -22,7 +26,9 @@ class OnnxSession:
     def __init__(self, session: ort.InferenceSession, alone: OnnxSession | None = None) -> None:
         self._session = session
         self.alone = alone or self
-        self._feeds = _flat_feeds if any(i.name == "slots" for i in session.get_inputs()) else _padded_feeds
+        is_flat = any(i.name == "slots" for i in session.get_inputs())
+        self.padding_cost = _ROWS_PADDING_COST if is_flat else 1.0
+        self._feeds = _flat_feeds if is_flat else _padded_feeds
         self._outputs = [o.name for o in session.get_outputs()]
 
     def run(self, lengths: Sequence[int], flat_ids: Ints) -> dict[str, Floats]:

@@ -45,12 +45,16 @@ class LoadModel:
 
 @dataclass(frozen=True, slots=True)
 class ModelLoaded:
-    """Engine to worker. `error` is empty on success; `memory_bytes` is what the load added, measured."""
+    """Engine to worker. `error` is empty on success; `memory_bytes` is what the load added, measured.
+
+    `padding_cost` is what a token of padding costs this model, in real ones.
+    """
 
     model_id: str
     load_s: float
     memory_bytes: int
     error: str
+    padding_cost: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

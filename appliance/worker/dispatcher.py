@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
+from dataclasses import replace
 
 from appliance import log
 from appliance.config import Config
@@ -130,7 +131,7 @@ class Dispatcher:
             self._release([piece for piece in batch.pieces if piece.job.is_over])
             if wanted:
                 engine.is_exclusive = True
-                self._run(engine, Batch(batch.key, wanted))
+                self._run(engine, replace(batch, pieces=wanted))
 
     def _choose(self) -> Batch | None:
         """Return the next batch among the keys whose engine has room for one."""
@@ -144,7 +145,11 @@ class Dispatcher:
         if not free:
             return None
         klass = self._turns.next({key.klass for key in free})
-        return batcher.next_batch({key: pieces for key, pieces in free.items() if key.klass == klass}, self._limits)
+        key = batcher.oldest({key: pieces for key, pieces in free.items() if key.klass == klass})
+        return batcher.form(key, free[key], self._limits_of(key)) if key is not None else None
+
+    def _limits_of(self, key: Key) -> Limits:
+        return replace(self._limits, padding_cost=self._residency.padding_cost(key.model_id))
 
     def cancel(self, item_ids: list[str]) -> None:
         """Drop what is held of these items, whose callers are gone; what runs, runs to its end for nobody."""
@@ -202,7 +207,7 @@ class Dispatcher:
         self._keep(batch.key, batcher.without(self._waiting[batch.key], batch))
 
     def _run(self, engine: EnginePort, batch: Batch) -> None:
-        self._turns.charge(batch.key.klass, self._limits.overhead_tokens + batch.padded_tokens)
+        self._turns.charge(batch.key.klass, self._limits.overhead_tokens + batch.size)
         settings, started = self._engine_settings, self._clock()
         limit_s = self.paces[batch.key.model_id].limit_s(
             batch, settings.hung_least_s, settings.hung_factor, settings.batch_timeout_s

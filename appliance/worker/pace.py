@@ -57,7 +57,7 @@ class Pace:
     wall: Line = field(default_factory=Line)
     """Estimated tokens to seconds of the device: batches that ran at once share them."""
     run: Line = field(default_factory=Line)
-    """Padded tokens to seconds of one batch from start to end, company included."""
+    """Size in real tokens to seconds of one batch from start to end, company included."""
     piece_cost: float = 0.0
     piece_tokens: float = 0.0
 
@@ -66,7 +66,7 @@ class Pace:
         count = len(batch.pieces)
         cost = batch.cost
         self.wall.add(cost, wall_s)
-        self.run.add(batch.padded_tokens, run_s)
+        self.run.add(batch.size, run_s)
         follow = max(_FOLLOW, 1 / self.wall.samples)  # else the first one would count most
         self.piece_cost += follow * (cost / count - self.piece_cost)
         self.piece_tokens += follow * (batch.real_tokens / count - self.piece_tokens)
@@ -91,4 +91,4 @@ class Pace:
         """Return after how long a batch is not slow but hung: `factor` times what it should take, within bounds."""
         if self.run.samples < _LEAST_SAMPLES:
             return most_s
-        return min(most_s, max(least_s, factor * self.run.at(batch.padded_tokens)))
+        return min(most_s, max(least_s, factor * self.run.at(batch.size)))

@@ -40,6 +40,7 @@ class Resident:
     reason: str = ""
     load_s: float = 0.0
     memory_bytes: int = 0
+    padding_cost: float = 1.0
     failures: int = 0
     retry_at: float = 0.0
 
@@ -88,6 +89,11 @@ class Residency:
         # to its successor, which has not loaded the model yet.
         engine = resident.engine
         return engine if engine is not None and not engine.died.done() and not engine.is_ending else None
+
+    def padding_cost(self, model_id: str) -> float:
+        """Return what a token of padding costs this model, in real ones."""
+        resident = self.residents.get(model_id)
+        return resident.padding_cost if resident else 1.0
 
     def proven(self, model_id: str) -> None:
         """A batch of this model succeeded: its engine's earlier deaths were not the device's fault."""
@@ -176,6 +182,7 @@ class Residency:
         resident.state, resident.reason, resident.failures = State.READY, "", 0
         resident.engine = engine
         resident.load_s, resident.memory_bytes = loaded.load_s, loaded.memory_bytes
+        resident.padding_cost = loaded.padding_cost
         _log.info("model", model=model.name, state="ready", load_s=loaded.load_s, memory_bytes=loaded.memory_bytes)
         self._on_change()
 

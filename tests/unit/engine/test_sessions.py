@@ -17,6 +17,8 @@ BESIDE, ALONE = 1.0, -1.0
 class Constant:
     """Answers the same vector to everything."""
 
+    padding_cost = 1.0
+
     def __init__(self, value: float, alone: Constant | None = None) -> None:
         self._value = value
         self.alone = alone or self

@@ -12,7 +12,7 @@ from appliance.worker.job import Key, Piece
 from tests.unit.making import pieces
 
 LENGTHS = st.lists(st.integers(1, 600), min_size=1, max_size=80)
-LIMITS = st.builds(Limits, st.integers(16, 2048), st.integers(1, 64), st.integers(0, 64))
+LIMITS = st.builds(Limits, st.integers(16, 2048), st.integers(1, 64), st.integers(0, 64), st.floats(0, 1))
 Waiting = dict[Key, list[Piece]]
 
 
@@ -27,9 +27,9 @@ def waitings(draw: st.DrawFn) -> Waiting:
 
 
 def chosen(waiting: Waiting, limits: Limits) -> Batch:
-    batch = batcher.next_batch(waiting, limits)
-    assert batch is not None
-    return batch
+    key = batcher.oldest(waiting)
+    assert key is not None
+    return batcher.form(key, waiting[key], limits)
 
 
 @given(waitings(), LIMITS)
@@ -42,7 +42,7 @@ def test_a_batch_holds_the_oldest_input_of_all(waiting: Waiting, limits: Limits)
 def test_a_batch_is_within_its_limits_or_one_input_alone(waiting: Waiting, limits: Limits) -> None:
     batch = chosen(waiting, limits)
     assert len(batch.pieces) <= limits.batch_items
-    assert batch.padded_tokens <= limits.batch_tokens or len(batch.pieces) == 1
+    assert batch.size <= limits.batch_tokens or len(batch.pieces) == 1
 
 
 @given(waitings(), LIMITS)
@@ -56,7 +56,8 @@ def test_a_batch_is_of_one_key_without_repeats(waiting: Waiting, limits: Limits)
 def test_everything_runs_once_when_batches_are_taken_to_the_end(waiting: Waiting, limits: Limits) -> None:
     ran: list[Piece] = []
     everything = {id(piece) for made in waiting.values() for piece in made}
-    while (batch := batcher.next_batch(waiting, limits)) is not None:
+    while (key := batcher.oldest(waiting)) is not None:
+        batch = batcher.form(key, waiting[key], limits)
         ran += batch.pieces
         waiting[batch.key] = batcher.without(waiting[batch.key], batch)
     assert sorted(map(id, ran)) == sorted(everything)
@@ -71,8 +72,8 @@ def test_an_input_over_the_budget_runs_alone(length: int, others: list[int]) -> 
 
 def test_nothing_waits_nothing_runs() -> None:
     key = pieces([1])[0].job.key
-    assert batcher.next_batch({}, Limits(16, 1, 0)) is None
-    assert batcher.next_batch({key: []}, Limits(16, 1, 0)) is None
+    assert batcher.oldest({}) is None
+    assert batcher.oldest({key: []}) is None
 
 
 @pytest.mark.parametrize(
@@ -94,13 +95,29 @@ def test_a_long_input_does_not_make_short_ones_pay_for_its_padding() -> None:
     assert [piece.length for piece in batch.pieces] == [4] * 7
 
 
+def test_padding_that_costs_nothing_separates_nobody() -> None:
+    made = pieces([4, 4, 4, 4, 500, 4, 4, 4])
+    batch = chosen({made[0].job.key: made}, Limits(4096, 64, 16, padding_cost=0.0))
+    assert len(batch.pieces) == 8
+    assert batch.size == batch.real_tokens
+
+
 @given(LENGTHS, LIMITS)
-def test_full_means_that_not_one_more_of_the_longest_fits(lengths: list[int], limits: Limits) -> None:
+def test_no_window_around_the_oldest_is_better(lengths: list[int], limits: Limits) -> None:
     made = pieces(lengths)
-    batch = chosen({made[0].job.key: made}, limits)
-    longest = max(piece.length for piece in batch.pieces)
-    room = len(batch.pieces) < limits.batch_items and longest * (len(batch.pieces) + 1) <= limits.batch_tokens
-    assert batcher.is_full(batch, limits) == (not room)
+    best = chosen({made[0].job.key: made}, limits)
+    order = sorted(made, key=lambda piece: piece.length)
+    at = order.index(made[0])
+    for first in range(at + 1):
+        for last in range(at, len(order)):
+            other = Batch(best.key, order[first : last + 1], limits.padding_cost)
+            fits = len(other.pieces) <= limits.batch_items and other.size <= limits.batch_tokens
+            if fits and limits.overhead_tokens:
+                assert score(other, limits) <= score(best, limits) * (1 + 1e-9)
+
+
+def score(batch: Batch, limits: Limits) -> float:
+    return batch.real_tokens / (limits.overhead_tokens + batch.size)
 
 
 def run_with_guilty(count: int, guilty: set[int]) -> tuple[dict[int, int], list[int]]:
