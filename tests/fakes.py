@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +16,7 @@ from appliance.runtimes.base import Floats, Ints
 from appliance.wire import items
 from appliance.wire.frames import BatchDone
 from appliance.worker.batcher import Batch
-from appliance.worker.residency import State
+from appliance.worker.resident import State
 
 
 class FakeClock:
@@ -181,18 +182,33 @@ class FakeResidency:
         self.engine = engine
         self.others: dict[str, FakeEngine] = {}
         self.failed: dict[str, str] = {}
+        self.cold: set[str] = set()
+        self.used: list[tuple[str, float]] = []
+        self.running: Counter[str] = Counter()
 
     @property
     def residents(self) -> dict[str, FakeResident]:
         return {name: FakeResident(reason) for name, reason in self.failed.items()}
 
     def engine_for(self, model_id: str) -> FakeEngine | None:
-        return None if model_id in self.failed else self.others.get(model_id, self.engine)
+        return None if model_id in self.failed or model_id in self.cold else self.others.get(model_id, self.engine)
+
+    def use(self, model_id: str, since: float) -> None:
+        self.used.append((model_id, since))
+
+    def began(self, model_id: str) -> str:
+        self.running[model_id] += 1
+        return model_id
+
+    def ended(self, model_id: str) -> None:
+        self.running[model_id] -= 1
 
     def proven(self, model_id: str) -> None:
         self.failed.pop(model_id, None)
 
     def state_of(self, model_id: str) -> State:
+        if model_id in self.cold:
+            return State.COLD
         return State.FAILED if model_id in self.failed else State.READY
 
     def padding_cost(self, model_id: str) -> float:

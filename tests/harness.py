@@ -45,6 +45,8 @@ pooling = "mean"
 normalize = true
 [fake]
 a_ms = {a_ms}
+load_ms = {load_ms}
+memory_bytes = {memory_bytes}
 fail_marker = "{fail_marker}"
 fail_mode = "{fail_mode}"
 """
@@ -64,6 +66,8 @@ def write_fake(
     aliases: tuple[str, ...] = (),
     max_tokens: int = 64,
     a_ms: float = 0.0,
+    load_ms: float = 0.0,
+    memory_bytes: int = 0,
     fail_marker: str = "",
     fail_mode: str = "error",
 ) -> Path:
@@ -73,6 +77,8 @@ def write_fake(
         aliases=list(aliases),
         max_tokens=max_tokens,
         a_ms=a_ms,
+        load_ms=load_ms,
+        memory_bytes=memory_bytes,
         fail_marker=fail_marker,
         fail_mode=fail_mode,
     )

@@ -21,7 +21,17 @@ from appliance.errors import ApplianceError
 from appliance.runtimes import base as runtimes
 from appliance.supervisor import scheduling
 from appliance.wire import frames
-from appliance.wire.frames import BatchDone, BatchFailed, Frame, LoadModel, ModelLoaded, RunBatch, StartEngine
+from appliance.wire.frames import (
+    BatchDone,
+    BatchFailed,
+    Frame,
+    LoadModel,
+    ModelLoaded,
+    ModelUnloaded,
+    RunBatch,
+    StartEngine,
+    UnloadModel,
+)
 
 _log = log.Logger("engine")
 
@@ -60,6 +70,9 @@ class Engine:
             return self._load(frame)
         if isinstance(frame, RunBatch):
             return self._run(frame)
+        if isinstance(frame, UnloadModel):
+            self._sessions.unload(frame.model_id)
+            return ModelUnloaded(frame.model_id)
         raise TypeError(f"the worker sent {type(frame).__name__}")
 
     def _load(self, frame: LoadModel) -> ModelLoaded:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-import psutil
 
 from appliance.errors import ModelError
 from appliance.models import golden
@@ -17,13 +18,14 @@ from appliance.operations import base as operations
 from appliance.operations.base import Operation, Outcome
 from appliance.operations.embed import Embed
 from appliance.runtimes import base as runtimes
+from appliance.runtimes import memory
 from appliance.runtimes.base import Ints, Runtime, Session, SessionSpec
 from appliance.wire.frames import RunBatch
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model in memory. `memory_bytes` is what this process grew by, measured."""
+    """A model in memory. `memory_bytes` is what it took of the device's, measured; a fake model's is declared."""
 
     model: Model
     session: Session
@@ -33,7 +35,7 @@ class Loaded:
 
 
 class Sessions:
-    """The sessions of one engine. Loads replace; nothing is evicted here, that is the worker's decision."""
+    """The sessions of one engine. Loads replace; what is evicted, and when, is the worker's decision."""
 
     def __init__(self, runtime: Runtime, device: str, threads: int, threads_alone: int) -> None:
         self._runtime = runtime
@@ -45,8 +47,7 @@ class Sessions:
     def load(self, folder: Path) -> Loaded:
         """Load a model folder and check its golden answers. Raises ModelError with the reason."""
         model = read_manifest(folder)
-        process, start = psutil.Process(), time.perf_counter()
-        before = process.memory_info().rss
+        start, before = time.perf_counter(), memory.used_bytes(self._device)
         try:
             spec = SessionSpec(model.folder, self._device, self._threads, self._threads_alone, _settings(model))
             session = self._runtime.load(spec)
@@ -54,11 +55,17 @@ class Sessions:
             raise ModelError(f"{model.name} cannot be loaded: {exc}") from exc
         made = {name: operations.create(name, _operation_settings(model, name)) for name in model.operations}
         _check_golden(model, session, made)
-        grown = max(0, process.memory_info().rss - before)
+        grown = max(0, memory.used_bytes(self._device) - before)
         memory_bytes = model.fake.memory_bytes if model.fake else grown
         loaded = Loaded(model, session, made, time.perf_counter() - start, memory_bytes)
         self._loaded[model.name] = loaded
         return loaded
+
+    def unload(self, model_id: str) -> None:
+        """Give a model's memory back, to the system too: the allocator would keep it for this process."""
+        self._loaded.pop(model_id, None)
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
 
     def run(self, batch: RunBatch, ids: Ints) -> Outcome:
         """Run one batch. Raises KeyError for a model that is not loaded, RuntimeError when the pass fails."""

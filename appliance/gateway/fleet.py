@@ -109,14 +109,18 @@ class Fleet:
         return next((state for state in ("ready", "loading", "cold", "failed") if state in states), "cold")
 
     def not_ready(self) -> str:
-        """Return why a request would not be answered now; empty when every usable model is ready."""
+        """Return why a request would not be answered now; empty once what is loaded at start is there.
+
+        A model that is cold then is loaded at its first use, and makes no difference.
+        """
         states = {model.name: self.model_state(model.name) for model in self._catalog.models}
         if not states:
             return "No model is installed."
+        is_warm = any(beat.is_warm for beat, is_fresh in self.workers() if is_fresh)
         coming = [name for name, state in states.items() if state in ("cold", "loading")]
-        if coming:
+        if coming and not is_warm:
             return f"Not ready yet: {', '.join(coming)}."
-        if "ready" not in states.values():
+        if all(state == "failed" for state in states.values()):
             return "No model could be loaded; /health says why."
         return ""
 

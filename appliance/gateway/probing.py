@@ -45,9 +45,9 @@ class Prober:
             await asyncio.sleep(_LOOK_S if self._asker.answered_at > 0 else _FIRST_LOOK_S)
 
     async def _probe(self) -> None:
-        model = self._ready_model()
+        model = self._probed_model()
         if model is None:
-            self._problem = "No model is ready."
+            self._problem = "No model can be used."
             return
         terms = Terms("probe", INTERACTIVE, _TIMEOUT_S, b"")
         try:
@@ -56,6 +56,7 @@ class Prober:
             self._problem = f"A probe of {model.name} was not answered: {exc.message}"
             _log.warning("probe", model=model.name, error=exc.code)
 
-    def _ready_model(self) -> Model | None:
-        models = self._catalog.models
-        return next((model for model in models if self._fleet.model_state(model.name) == "ready"), None)
+    def _probed_model(self) -> Model | None:
+        """Return a model that is ready; where none is and none is coming, one that is loaded for this."""
+        models = {self._fleet.model_state(model.name): model for model in reversed(self._catalog.models)}
+        return models.get("ready") or (None if self._fleet.not_ready() else models.get("cold"))

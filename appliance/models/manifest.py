@@ -128,6 +128,7 @@ def _fake(table: Table, runtime: str) -> FakeSettings | None:
         a_ms=inner.number("a_ms", 0.0),
         b_ms_per_token=inner.number("b_ms_per_token", 0.0),
         c_ms_per_item=inner.number("c_ms_per_item", 0.0),
+        load_ms=inner.number("load_ms", 0.0),
         memory_bytes=inner.integer("memory_bytes", 0),
         fail_marker=inner.text("fail_marker", ""),
         fail_mode=inner.choice("fail_mode", FAIL_MODES, "error"),

@@ -60,4 +60,5 @@ class FakeSession:
 class FakeRuntime:
     def load(self, spec: SessionSpec) -> FakeSession:
         """See Runtime.load."""
+        time.sleep(spec.settings["load_ms"] / 1e3)
         return FakeSession(spec.settings)

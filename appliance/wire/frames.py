@@ -44,6 +44,20 @@ class LoadModel:
 
 
 @dataclass(frozen=True, slots=True)
+class UnloadModel:
+    """Worker to engine: give back the memory of this model, of which nothing runs."""
+
+    model_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUnloaded:
+    """Engine to worker: the model's memory is free."""
+
+    model_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class ModelLoaded:
     """Engine to worker. `error` is empty on success; `memory_bytes` is what the load added, measured.
 
@@ -93,8 +107,17 @@ class BatchFailed:
     message: str
 
 
-Frame = StartEngine | LoadModel | ModelLoaded | RunBatch | BatchDone | BatchFailed
-_KINDS: tuple[type[Any], ...] = (StartEngine, LoadModel, ModelLoaded, RunBatch, BatchDone, BatchFailed)
+Frame = StartEngine | LoadModel | ModelLoaded | RunBatch | BatchDone | BatchFailed | UnloadModel | ModelUnloaded
+_KINDS: tuple[type[Any], ...] = (
+    StartEngine,
+    LoadModel,
+    ModelLoaded,
+    RunBatch,
+    BatchDone,
+    BatchFailed,
+    UnloadModel,
+    ModelUnloaded,
+)
 _NUMBER = {kind: number for number, kind in enumerate(_KINDS)}
 
 

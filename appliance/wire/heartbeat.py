@@ -39,6 +39,11 @@ class WorkerBeat:
     engines: dict[str, dict[str, Any]]
     held_items: int
     counters: dict[str, float]
+    is_warm: bool = True
+    """Whether the models that are loaded at start are there, or have failed."""
+    memory_bytes: int = 0
+    """What models take of the device's memory, and may take at most (`budget_bytes`; 0.0: no limit)."""
+    budget_bytes: float = 0.0
     lanes: list[tuple[str, str, str, int]] = field(default_factory=list)
     """What became of items, by lane: what, model, class, how many so far."""
 

@@ -19,8 +19,10 @@ from appliance.worker.credit import Holding
 from appliance.worker.engine_port import EngineDied, EnginePort
 from appliance.worker.job import Job, Key, Piece
 from appliance.worker.pace import Pace
-from appliance.worker.residency import Residency, State
+from appliance.worker.residency import Residency
+from appliance.worker.resident import State
 from appliance.worker.turns import Turns
+from appliance.worker.waiting import Waiting
 from appliance.workqueue.consumer import Delivery
 
 _log = log.Logger("dispatcher")
@@ -81,7 +83,7 @@ class Dispatcher:
         self._give_back = give_back
         self._clock = clock
         self._jobs: dict[str, Job] = {}
-        self._waiting: dict[Key, list[Piece]] = {}
+        self._waiting = Waiting()
         self._again: deque[Batch] = deque()
 
     @property
@@ -92,7 +94,7 @@ class Dispatcher:
         """Let a job's pieces wait for a batch."""
         self.holding[job.key.klass].take(len(pieces), sum(piece.length for piece in pieces))
         self._jobs[job.delivery.item.item_id] = job
-        self._waiting.setdefault(job.key, []).extend(pieces)
+        self._waiting.add(job.key, pieces)
 
     def refuse(self, delivery: Delivery, index: int, error: ApplianceError) -> None:
         """Answer a delivery with an error about its input `index` (-1: the whole)."""
@@ -113,9 +115,10 @@ class Dispatcher:
     def pump(self) -> None:
         """Give every engine with room its next batch."""
         self._drop_unservable()
+        self._ask_for_cold()
         self._run_again()
         while (batch := self._choose()) is not None:
-            self._take(batch)
+            self._waiting.take(batch)
             # Looked at here only: what waits is not worth a search, what is about to run is worth a look.
             if not self._drop_unwanted(batch):
                 self._run(self._engine(batch.key), batch)
@@ -139,7 +142,7 @@ class Dispatcher:
         awaited = {self._residency.engine_for(part.key.model_id) for part in self._again}
         free = {
             key: pieces
-            for key, pieces in self._waiting.items()
+            for key, pieces in self._waiting.lines.items()
             if (engine := self._free_engine(key)) is not None and engine not in awaited
         }
         if not free:
@@ -169,7 +172,7 @@ class Dispatcher:
                 self.counters["expired"] += 1
                 self._give_up(piece.job)
         if late:
-            self._waiting[batch.key] = [*batch.pieces, *self._waiting.get(batch.key, [])]
+            self._waiting.put_back(batch)
             self._drop_over()
         return bool(late)
 
@@ -181,17 +184,8 @@ class Dispatcher:
 
     def _drop_over(self) -> None:
         """Take the pieces of jobs that are over out of what waits."""
-        for key, pieces in list(self._waiting.items()):
-            over = [piece for piece in pieces if piece.job.is_over]
-            if over:
-                self._release(over)
-                self._keep(key, [piece for piece in pieces if not piece.job.is_over])
-
-    def _keep(self, key: Key, pieces: list[Piece]) -> None:
-        if pieces:
-            self._waiting[key] = pieces
-        else:
-            del self._waiting[key]
+        for over in self._waiting.pop_over():
+            self._release(over)
 
     def _engine(self, key: Key) -> EnginePort:
         engine = self._residency.engine_for(key.model_id)
@@ -202,10 +196,6 @@ class Dispatcher:
         engine = self._residency.engine_for(key.model_id)
         return engine if engine is not None and engine.has_room else None
 
-    def _take(self, batch: Batch) -> None:
-        """Move a batch's pieces from waiting to running."""
-        self._keep(batch.key, batcher.without(self._waiting[batch.key], batch))
-
     def _run(self, engine: EnginePort, batch: Batch) -> None:
         self._turns.charge(batch.key.klass, self._limits.overhead_tokens + batch.size)
         settings, started = self._engine_settings, self._clock()
@@ -214,7 +204,9 @@ class Dispatcher:
         )
         # With work behind it, it would be in the next one's way: measured, 3 to 6 % of a busy CPU's throughput.
         alone = not engine.running and not self._waiting
+        resident = self._residency.began(batch.key.model_id)
         answer = engine.run(batch, limit_s, alone)
+        answer.add_done_callback(lambda _: self._residency.ended(resident))
         answer.add_done_callback(lambda answer: self._on_batch_guarded(engine, batch, started, answer))
 
     def _on_batch_guarded(
@@ -309,7 +301,7 @@ class Dispatcher:
 
     def _drop_unservable(self) -> None:
         """Answer what waits for a model that failed to load: nobody should wait for a deadline to hear it."""
-        for key in [key for key in self._waiting if self._residency.state_of(key.model_id) is State.FAILED]:
+        for key in [key for key in self._waiting.lines if self._residency.state_of(key.model_id) is State.FAILED]:
             resident = self._residency.residents.get(key.model_id)
             error: ApplianceError = ModelNotFound(f"The model {key.model_id} was removed.")
             if resident is not None:
@@ -323,6 +315,11 @@ class Dispatcher:
                 if result is not None:
                     self._answer([self._closed(piece.job, result)])
             self._release(pieces)
+
+    def _ask_for_cold(self) -> None:
+        for key, pieces in self._waiting.lines.items():
+            if self._residency.state_of(key.model_id) is State.COLD:
+                self._residency.use(key.model_id, pieces[0].arrived)
 
     def _put_back(self, job: Job) -> None:
         """Let an accepted job wait until its model can be loaded, here or elsewhere: no failing device ends it."""

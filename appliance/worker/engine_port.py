@@ -15,7 +15,17 @@ from appliance.config import Config
 from appliance.errors import EngineFailed, StartError
 from appliance.supervisor.process import Process
 from appliance.wire import frames
-from appliance.wire.frames import BatchDone, BatchFailed, Frame, LoadModel, ModelLoaded, RunBatch, StartEngine
+from appliance.wire.frames import (
+    BatchDone,
+    BatchFailed,
+    Frame,
+    LoadModel,
+    ModelLoaded,
+    ModelUnloaded,
+    RunBatch,
+    StartEngine,
+    UnloadModel,
+)
 from appliance.worker.batcher import Batch
 
 _log = log.Logger("engine")
@@ -57,6 +67,7 @@ class EnginePort(asyncio.Protocol):
         self._buffer = bytearray()
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._loads: dict[str, asyncio.Future[ModelLoaded]] = {}
+        self._unloads: dict[str, asyncio.Future[None]] = {}
         self._batches: dict[int, asyncio.Future[BatchDone]] = {}
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._last_id = 0
@@ -107,6 +118,12 @@ class EnginePort(asyncio.Protocol):
         except asyncio.TimeoutError:
             self.kill(f"loading {model_id} took over {self._config.engine.load_timeout_s:g} s")
             raise EngineDied(f"Loading took over {self._config.engine.load_timeout_s:g} s.") from None
+
+    async def unload(self, model_id: str) -> None:
+        """Have a model's memory freed; nothing of it may run. Raises EngineDied, which frees it, too."""
+        answer = self._unloads[model_id] = asyncio.get_running_loop().create_future()
+        self._write(UnloadModel(model_id))
+        await answer
 
     def run(self, batch: Batch, limit_s: float, alone: bool) -> asyncio.Future[BatchDone]:
         """Send a batch. An engine that takes over `limit_s` for it hangs, and is ended.
@@ -202,13 +219,15 @@ class EnginePort(asyncio.Protocol):
         error = EngineDied(f"The engine process ended: {reason}.")
         for timer in self._timers.values():
             timer.cancel()
-        futures: list[asyncio.Future[Any]] = [self._started, *self._loads.values(), *self._batches.values()]
+        futures: list[asyncio.Future[Any]] = [self._started, *self._loads.values(), *self._unloads.values()]
+        futures += self._batches.values()
         for future in futures:
             if not future.done():
                 future.set_exception(error)
                 future.exception()  # seen: whoever awaits it still gets it, nobody is a case of its own
         self.died_at_work = bool(self._batches)
         self._loads.clear()
+        self._unloads.clear()
         self._batches.clear()
         self.running = 0
         if not self.died.done():
@@ -223,6 +242,8 @@ class EnginePort(asyncio.Protocol):
             answer = self._loads.pop(frame.model_id, None)
             if answer is not None and not answer.done():
                 answer.set_result(frame)
+        elif isinstance(frame, ModelUnloaded):
+            self._unloads.pop(frame.model_id).set_result(None)
         elif isinstance(frame, StartEngine):
             self._started.set_result(None)
 

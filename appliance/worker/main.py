@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import os
 import time
 from dataclasses import replace
@@ -53,7 +54,8 @@ class Worker:
         self._condemned = frozenset(launch.condemned)
         profile = profiles.of_device(launch.device, config.worker)
         self._limits = profile.limits
-        self._residency = Residency(launch.device, profile.streams, config, self._on_models)
+        budget = profiles.memory_budget(launch.device, config.worker)
+        self._residency = Residency(launch.device, profile.streams, config, self._on_models, budget)
         self._dispatcher = Dispatcher(
             self._residency,
             self._limits,
@@ -205,7 +207,7 @@ class Worker:
                     _log.warning("models", state="not taken up", error=exc.message)
 
     async def _rescan(self) -> None:
-        self._residency.want(await self._lanes.rescan())
+        self._residency.serve(await self._lanes.rescan())
         self._work.set()
 
     def _models(self) -> dict[str, ModelState]:
@@ -243,7 +245,7 @@ class Worker:
     def _now(self) -> WorkerBeat:
         engines = {
             runtime: {"pid": engine.pid, "running": engine.running, "state": "died" if engine.died.done() else "up"}
-            for runtime, engine in self._residency.engines.items()
+            for runtime, engine in self._residency.engines.by_runtime.items()
         }
         why = self._residency.out_of_service()
         return WorkerBeat(
@@ -255,7 +257,14 @@ class Worker:
             models=self._models(),
             engines=engines,
             held_items=len(self._held),
-            counters={**self._dispatcher.counters, "engine_restarts": float(self._residency.restarts)},
+            is_warm=self._residency.is_warm,
+            memory_bytes=self._residency.used_bytes,
+            budget_bytes=self._residency.budget_bytes if math.isfinite(self._residency.budget_bytes) else 0.0,
+            counters={
+                **self._dispatcher.counters,
+                "engine_restarts": float(self._residency.engines.restarts),
+                "evictions": float(self._residency.evictions),
+            },
             lanes=[(*lane, count) for lane, count in self._dispatcher.lanes.items()],
         )
 

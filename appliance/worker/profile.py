@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from appliance.config import Worker
+from appliance.runtimes import memory
 from appliance.worker.batcher import Limits
 
 
 @dataclass(frozen=True)
 class Profile:
-    """`streams` is how many batches a device runs at once."""
+    """`streams` is how many batches a device runs at once, `memory_share` the part of its memory that models get."""
 
     limits: Limits
     streams: int
+    memory_share: float = 0.6
 
 
 # On the CPU (MiniLM) a token takes 0.2 ms of a core and a batch 2 ms more; 16 and 64 tokens of overhead gave the same
@@ -22,7 +24,7 @@ class Profile:
 # operator's barrier.
 _CPU = Profile(Limits(batch_tokens=512, batch_items=64, overhead_tokens=16), streams=2)
 # A GPU is far from busy below some thousand tokens.
-_GPU = Profile(Limits(batch_tokens=16384, batch_items=256, overhead_tokens=1024), streams=1)
+_GPU = Profile(Limits(batch_tokens=16384, batch_items=256, overhead_tokens=1024), streams=1, memory_share=0.9)
 _VIRTUAL = Profile(Limits(batch_tokens=16384, batch_items=64, overhead_tokens=1024), streams=1)
 
 
@@ -34,4 +36,13 @@ def of_device(device: str, settings: Worker) -> Profile:
         settings.batch_items or base.limits.batch_items,
         settings.overhead_tokens or base.limits.overhead_tokens,
     )
-    return Profile(limits, settings.streams or base.streams)
+    return Profile(limits, settings.streams or base.streams, base.memory_share)
+
+
+def memory_budget(device: str, settings: Worker) -> float:
+    """Return the bytes that models may take on a device. A virtual device has as much as anybody declares."""
+    if settings.memory_bytes:
+        return settings.memory_bytes
+    if device.startswith("virtual"):
+        return float("inf")
+    return of_device(device, settings).memory_share * memory.total_bytes(device)

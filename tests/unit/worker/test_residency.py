@@ -7,7 +7,8 @@ import pytest
 
 from appliance.config import Config
 from appliance.worker.engine_port import EnginePort
-from appliance.worker.residency import Residency, Resident, State
+from appliance.worker.residency import Residency
+from appliance.worker.resident import Resident, State
 from tests.unit.making import model
 
 
@@ -42,7 +43,9 @@ def test_a_batch_goes_only_to_a_living_engine_that_holds_its_model(
         residency = made()
         engine = cast(EnginePort, Port(has_died))
         residency.residents["fake"] = Resident(model(), state, engine)
-        residency.engines["fake"] = cast(EnginePort, Port(has_died=False))  # a successor that has loaded nothing yet
+        residency.engines.by_runtime["fake"] = cast(
+            EnginePort, Port(has_died=False)
+        )  # a successor that has loaded nothing yet
         assert residency.engine_for("fake") is (engine if is_there else None)
 
     asyncio.run(scenario())
@@ -56,10 +59,10 @@ def test_a_model_that_nobody_wants_has_no_engine_and_counts_as_failed() -> None:
 
 def test_models_are_kept_while_their_content_is_the_same() -> None:
     residency = made()
-    residency.want([model("a"), model("b")])
+    residency.serve([model("a"), model("b")])
     kept, changed = residency.residents["a"], residency.residents["b"]
-    residency.want([model("a"), model("b", content_hash="sha256:2")])
+    residency.serve([model("a"), model("b", content_hash="sha256:2")])
     assert residency.residents["a"] is kept
     assert residency.residents["b"] is not changed
-    residency.want([model("b", content_hash="sha256:2")])
+    residency.serve([model("b", content_hash="sha256:2")])
     assert set(residency.residents) == {"b"}

@@ -1,4 +1,4 @@
-"""Every setting, declared once: type, default, unit, bounds, meaning. Read once, frozen after.
+"""Every setting, declared once: type, default, unit, bounds, meaning. Frozen.
 
 Units are in the names (`_s`, `_ms`, `_bytes`). config.toml is the same list for people; a test keeps the two equal.
 """
@@ -6,17 +6,9 @@ Units are in the names (`_s`, `_ms`, `_bytes`). config.toml is the same list for
 from __future__ import annotations
 
 import dataclasses
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_type_hints
-
-from appliance.errors import ConfigError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from typing import Any
 
 MIB = 1024 * 1024
 
@@ -30,7 +22,7 @@ def _setting(
     one_of: tuple[str, ...] = (),
     is_fixed: bool = False,
 ) -> Any:
-    """Declare one setting; lists are given as tuples so that the whole stays frozen.
+    """Declare one setting; lists are given as tuples so that the whole stays frozen, `low` is their least length.
 
     `is_fixed`: a reload (SIGHUP) cannot change it, only a restart.
     """
@@ -137,8 +129,9 @@ class Jobs:
 class Worker:
     devices: tuple[str, ...] = _setting(
         ("auto",),
-        'One worker per device: "auto" (every GPU, or the CPU where there is none), "cpu", '
+        'One worker per device, at least 1: "auto" (every GPU, or the CPU where there is none), "cpu", '
         '"gpu0", "virtual0" (serves fake models only).',
+        low=1,
         is_fixed=True,
     )
     batch_tokens: int = _setting(
@@ -160,6 +153,16 @@ class Worker:
     streams: int = _setting(0, "Batches that a device runs at once. 0: as suits the device.", low=0, high=64)
     batches_ahead: int = _setting(
         2, "Batches' worth of items to hold beyond the running ones, tokenised and ready.", low=1, high=64
+    )
+    memory_bytes: int = _setting(
+        0,
+        "Memory of a device that models may take. 0: as suits it, nine tenths of a GPU's or six tenths of the box's.",
+        low=0,
+        high=2**50,
+    )
+    pinned: tuple[str, ...] = _setting((), "Models that are loaded at start and never make room for others.")
+    preload: bool = _setting(
+        True, "At start, load other models, too, as long as there is room; else each at its first use."
     )
 
 
@@ -255,92 +258,3 @@ def fixed_changes(old: Config, new: Config) -> list[str]:
         if setting.metadata["is_fixed"]
         and getattr(getattr(old, section.name), setting.name) != getattr(getattr(new, section.name), setting.name)
     ]
-
-
-def load(path: Path | None) -> Config:
-    """Read `path` (TOML); None gives the defaults. Raises ConfigError naming the file and the key."""
-    if path is None:
-        return Config()
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as exc:
-        raise ConfigError(f"{path} cannot be read: {exc.strerror}.") from exc
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"{path} is not valid TOML: {exc}.") from exc
-    return from_table(table, str(path))
-
-
-def from_table(table: dict[str, Any], origin: str) -> Config:
-    """Check a parsed table against the declarations; `origin` names it in errors."""
-    sections = {f.name: f.default_factory for f in dataclasses.fields(Config)}
-    parts: dict[str, Any] = {}
-    for name, body in table.items():
-        if name not in sections:
-            raise ConfigError(f"{origin}: [{name}] is not a section. Sections are: {', '.join(sections)}.", param=name)
-        if not isinstance(body, dict):
-            raise ConfigError(f"{origin}: {name} must be a section, written [{name}], not {_kind(body)}.", param=name)
-        parts[name] = _section(type(sections[name]()), name, body, origin)  # type: ignore[operator]
-    return Config(**parts)
-
-
-def _section(cls: type, name: str, body: dict[str, Any], origin: str) -> Any:
-    """Build one section's dataclass from its table."""
-    known = {f.name: f for f in dataclasses.fields(cls)}
-    hints = get_type_hints(cls)
-    values: dict[str, Any] = {}
-    for key, value in body.items():
-        where = f"{origin}: {name}.{key}"
-        if key not in known:
-            raise ConfigError(f"{where} is not a setting. [{name}] has: {', '.join(known)}.", param=f"{name}.{key}")
-        try:
-            values[key] = _checked(value, hints[key], known[key].metadata)
-        except ValueError as exc:
-            raise ConfigError(f"{where}: {exc}.", param=f"{name}.{key}") from None
-    return cls(**values)
-
-
-def _checked(value: Any, kind: Any, meta: Any) -> Any:
-    """Return `value` as `kind` or raise ValueError saying what was expected."""
-    if kind == tuple[str, ...]:
-        if not isinstance(value, (list, tuple)) or not value or not all(isinstance(v, str) for v in value):
-            raise ValueError(f"expected a list of strings, found {_kind(value)}")
-        return tuple(value)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if type(value) is not kind:
-        raise ValueError(f"expected {_NAMES[kind]}, found {_kind(value)}")
-    if meta["one_of"] and value not in meta["one_of"]:
-        raise ValueError(f"expected one of {', '.join(meta['one_of'])}, found {value!r}")
-    low, high = meta["low"], meta["high"]
-    if (low is not None and not value >= low) or (high is not None and not value <= high):
-        raise ValueError(f"expected a number from {low} to {high}, found {value}")
-    return value
-
-
-_NAMES = {
-    int: "a whole number",
-    float: "a number",
-    str: "a string",
-    bool: "true or false",
-    list: "a list",
-    dict: "a table",
-}
-
-
-def _kind(value: Any) -> str:
-    return f"{_NAMES.get(type(value), type(value).__name__)} ({value!r})"[:120]
-
-
-def to_table(config: Config) -> dict[str, Any]:
-    """The inverse of from_table, for handing the configuration to a child process."""
-    return dataclasses.asdict(config)
-
-
-def replaced(config: Config, *, host: str | None = None, port: int | None = None, data: str | None = None) -> Config:
-    """Lay command-line options over the file's values; None leaves a value alone."""
-    server = config.server
-    if host is not None:
-        server = dataclasses.replace(server, host=host)
-    if port is not None:
-        server = dataclasses.replace(server, port=port)
-    return dataclasses.replace(config, server=server, data=Data(dir=data) if data is not None else config.data)
