@@ -252,7 +252,7 @@ class Daemon:
 
     async def _beat(self, broker: Broker) -> None:
         """Tell systemd's watchdog that this loop turns, and everybody what the processes are up to."""
-        await broker.listen(subjects.TELL, lambda *_: self._tell(broker))
+        broker.listen(subjects.TELL, lambda *_: self._tell(broker))
         while True:
             self._tell(broker)
             self._notifier.ping()

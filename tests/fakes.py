@@ -95,7 +95,7 @@ class FakeBroker:
         self.confirmed |= {self.ack_subject_of[result.item_id] for result in items.unpack_results(data)}
         return answer
 
-    async def listen(self, subject: str, handler: Callable[[str, str, bytes, bytes], None]) -> None:
+    def listen(self, subject: str, handler: Callable[[str, str, bytes, bytes], None]) -> None:
         async def deliver(message: FakeMessage) -> None:
             handler(message.subject, message.reply, message.data, _raw(message.headers))
 

@@ -73,7 +73,7 @@ class Gateway:
         self._catalog.scan()
         await self._broker.start()
         await self._publisher.start()
-        await self._broker.listen(subjects.HEARTBEATS, self._on_beat)
+        self._broker.listen(subjects.HEARTBEATS, self._on_beat)
         self._broker.post(subjects.TELL, b"")
         runner = await self._listen()
         self._control.report("ready")

@@ -77,8 +77,8 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`, then drain: finish what is held, give the rest back."""
         await self._broker.start()
-        await self._broker.listen(subjects.CANCELS, self._on_cancels)
-        await self._broker.listen(subjects.TELL, lambda *_: self._tell())
+        self._broker.listen(subjects.CANCELS, self._on_cancels)
+        self._broker.listen(subjects.TELL, lambda *_: self._tell())
         self._residency.start()
         await self._rescan()
         self._state = "ready"

@@ -65,7 +65,7 @@ class Broker:
             skip_subject_validation=True,  # every subject is built in wire/subjects.py, from tokens made safe there
         )
         self._server_id = self._current_server()
-        await self.client.listen(f"{self.inbox}.q.*", self._on_answer)
+        self.client.listen(f"{self.inbox}.q.*", self._on_answer)
 
     async def stop(self) -> None:
         """Flush what was published and close."""
@@ -139,9 +139,9 @@ class Broker:
         if answer is not None and not answer.done():
             answer.set_result(None if is_status(headers, b"503") else data)
 
-    async def listen(self, subject: str, handler: Handler) -> None:
+    def listen(self, subject: str, handler: Handler) -> None:
         """Have `handler` called for each message, at once."""
-        await self.client.listen(subject, handler)
+        self.client.listen(subject, handler)
 
     def unlisten(self, subject: str) -> None:
         self.client.unlisten(subject)

@@ -13,10 +13,14 @@ from collections.abc import Callable
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 
 from appliance import log
 
 _log = log.Logger("connection")
+
+_LATE_S = 30.0
+"""For how long a message may be on its way to a handler that nobody listens with any more."""
 
 Handler = Callable[[str, str, bytes, bytes], None]
 """Takes a message: subject, reply subject ("" for none), payload, raw headers (b"" for none)."""
@@ -30,10 +34,15 @@ class Connection(Client):
         self._handlers: dict[int, Handler] = {}
         self._is_write_due = False
 
-    async def listen(self, subject: str, handler: Handler) -> None:
-        """Call `handler` for each message as soon as it is parsed; it must not block, and its errors are logged."""
-        subscription = await self.subscribe(subject, cb=_unused)
-        self._handlers[subscription._id] = handler
+    def listen(self, subject: str, handler: Handler) -> None:
+        """Call `handler` for each message as soon as it is parsed; it must not block, and its errors are logged.
+
+        The library's object is there to be subscribed again after a reconnection; its queue and its task are not used.
+        """
+        self._sid += 1
+        self._subs[self._sid] = Subscription(self, self._sid, subject, cb=_unused)
+        self._handlers[self._sid] = handler
+        self._write_soon(b"SUB %b  %d\r\n" % (subject.encode(), self._sid))
 
     def unlisten(self, subject: str) -> None:
         """Tell the server that nobody listens; what it has sent by then still comes to the handler."""
@@ -41,6 +50,7 @@ class Connection(Client):
             if subscription.subject == subject:
                 del self._subs[sid]
                 self._write_soon(b"UNSUB %d\r\n" % sid)
+                asyncio.get_running_loop().call_later(_LATE_S, self._handlers.pop, sid, None)
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         handler = self._handlers.get(sid)

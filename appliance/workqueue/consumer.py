@@ -59,7 +59,7 @@ class LaneConsumer:
 
     async def start(self) -> None:
         await self._broker.ensure_lane(self.lane, self._ack_wait_s, self._stream)
-        await self._broker.listen(self._inbox, self._on_message)
+        self._broker.listen(self._inbox, self._on_message)
         self._broker.on_restored(self._restore)
         self._watch = asyncio.create_task(self._watch_pulls())
 

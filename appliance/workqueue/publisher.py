@@ -54,8 +54,8 @@ class Publisher:
         self.duplicates = 0
 
     async def start(self) -> None:
-        await self._broker.listen(f"{self._acks}*", self._on_ack)
-        await self._broker.listen(subjects.reply_subject(self._gateway_id), self._on_results)
+        self._broker.listen(f"{self._acks}*", self._on_ack)
+        self._broker.listen(subjects.reply_subject(self._gateway_id), self._on_results)
         self._broker.on_restored(self._restore)
         await self._broker.ensure_live(self._queue, self._longest_timeout_s)
         self._sweeper = asyncio.create_task(self._sweep())

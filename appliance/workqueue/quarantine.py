@@ -86,7 +86,7 @@ class Quarantine:
                     answer.set_result(result)
             self._broker.post(reply, b"")
 
-        await self._broker.listen(subjects.reply_subject(caller), on_results)
+        self._broker.listen(subjects.reply_subject(caller), on_results)
         again = entry.item._replace(item_id=caller, gateway_id=caller, remaining_ms=int(_RETRY_TIMEOUT_S * 1000))
         self._broker.post(subjects.lane_subject(subjects.lane(again.model_id)), items.pack_item(again))
         try:

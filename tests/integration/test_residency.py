@@ -41,7 +41,7 @@ def test_a_cold_model_is_loaded_at_its_first_use_and_the_one_used_longest_ago_ma
         "ready",
         "ready",
     ]
-    time.sleep(1.1)  # they stay that long
+    wait.pause(1.1)  # they stay that long
     (cold,) = (name for name, state in states(appliance).items() if state == "cold")
     first, second = sorted({"a", "b", "c"} - {cold})
     for name in (first, second, cold):  # so the first is the one used longest ago
@@ -83,7 +83,7 @@ def test_a_pinned_model_stays_and_is_there_from_the_start(appliance: Appliance) 
     appliance.start_ready()
     assert settled(appliance, lambda found: found["z"] == "ready") == {"a": "cold", "b": "cold", "z": "ready"}
     assert embed(appliance.url, "text", "a").status == 200
-    time.sleep(1.1)
+    wait.pause(1.1)
     assert embed(appliance.url, "text", "b").status == 200
     assert settled(appliance, lambda found: found["b"] == "ready") == {"a": "cold", "b": "ready", "z": "ready"}
 
