@@ -59,9 +59,9 @@ restart_min_s = 0.05
 """
 
 
-def write_fake(
-    models: Path,
+def fake_manifest(
     name: str = "fake",
+    template: str = FAKE,
     *,
     aliases: tuple[str, ...] = (),
     max_tokens: int = 64,
@@ -70,9 +70,9 @@ def write_fake(
     memory_bytes: int = 0,
     fail_marker: str = "",
     fail_mode: str = "error",
-) -> Path:
-    """Install a model of the fake runtime, whole or not at all, as the store does."""
-    text = FAKE.format(
+) -> str:
+    """Return the model.toml of a model of the fake runtime."""
+    return template.format(
         name=name,
         aliases=list(aliases),
         max_tokens=max_tokens,
@@ -82,7 +82,11 @@ def write_fake(
         fail_marker=fail_marker,
         fail_mode=fail_mode,
     )
-    return write_model(models, name, text)
+
+
+def write_fake(models: Path, name: str = "fake", **values: Any) -> Path:
+    """Install a model of the fake runtime, whole or not at all, as the store does; `values` as in fake_manifest."""
+    return write_model(models, name, fake_manifest(name, **values))
 
 
 def write_model(models: Path, name: str, manifest: str) -> Path:

@@ -10,7 +10,7 @@ import pytest
 
 from tests import wait
 from tests.client import embed
-from tests.harness import FAKE, FAST_CONFIG, Appliance, running, write_fake, write_model
+from tests.harness import FAKE, FAST_CONFIG, Appliance, fake_manifest, running, write_fake, write_model
 
 SEEN_S = 15.0
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -87,8 +87,7 @@ def test_a_model_that_is_replaced_answers_with_what_it_is_now(watched: Appliance
 def test_a_folder_that_is_no_model_is_named_and_harms_no_other(
     watched: Appliance, name: str, manifest: str, words: str
 ) -> None:
-    values = {"name": name, "aliases": [], "max_tokens": 8, "a_ms": 0, "fail_marker": "", "fail_mode": "error"}
-    folder = write_model(watched.models, name, manifest.format(**values) if "{" in manifest else manifest)
+    folder = write_model(watched.models, name, fake_manifest(name, manifest) if "{" in manifest else manifest)
     problem = wait.until(lambda: next((p for p in watched.health()["problems"] if f"folder {name} " in p), ""), SEEN_S)
     assert words in problem
     assert (status(watched, name), status(watched, "stays")) == (404, 200)
