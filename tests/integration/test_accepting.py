@@ -82,11 +82,15 @@ class Bench:
             await disk.put_once(self.gateway, record.subject, items.pack_item(item), item.item_id)
 
     async def restart(self) -> None:
+        epochs = [one.epoch for one in self.brokers]
         self.process.kill()
         await self.process.exited.wait()
         self.process = self.server.process()
         await start(self.process)
-        await wait.until_async(lambda: all(one.is_connected for one in self.brokers), SOON_S)
+        # Connected is not yet restored: that another server is there is noted a moment later.
+        await wait.until_async(
+            lambda: all(one.epoch > epoch for one, epoch in zip(self.brokers, epochs, strict=True)), SOON_S
+        )
 
     async def got(self, count: int) -> list[Delivery]:
         await wait.until_async(lambda: len(self.deliveries) >= count, SOON_S)
