@@ -105,7 +105,7 @@ class Daemon:
         await broker.ensure_live(self._config.queue, self._config.server.longest_timeout_s)
         await self._make_streams(broker)
         # Workers before gateways, so that gateways stop first: what they still hold needs workers to be answered.
-        keepers = [self._keeper(partial(self._worker, device, nats)) for device in devices]
+        keepers = [self._keeper(partial(self._worker, device, len(devices), nats)) for device in devices]
         keepers += [
             self._keeper(partial(self._gateway, n, nats), overlaps=True) for n in range(self._config.server.gateways)
         ]
@@ -191,10 +191,16 @@ class Daemon:
         order = Launch(f"gateway{number}", self._config, nats.login("gateway"), listener_fd=fd)
         return Process(order.process_id, _argv("gateway"), first_line=launch.pack(order), pass_fds=[fd])
 
-    def _worker(self, device: str, nats: NatsServer) -> Process:
+    def _worker(self, device: str, workers: int, nats: NatsServer) -> Process:
         leases = self._leases[device] = Leases.create()
         order = Launch(
-            device, self._config, nats.login("worker"), device=device, leases_fd=leases.fd, condemned=self._condemned()
+            device,
+            self._config,
+            nats.login("worker"),
+            device=device,
+            workers=workers,
+            leases_fd=leases.fd,
+            condemned=self._condemned(),
         )
         return Process(
             f"worker {device}",

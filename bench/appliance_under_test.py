@@ -28,8 +28,10 @@ _STOP_S = 45.0
 class ApplianceUnderTest:
     """One life of `appliance run` on the data folder `data`; its log is `data`/log."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, module: str = "appliance", environment: dict[str, str] | None = None) -> None:
         self.data = data
+        self._module = module
+        self._environment = {**os.environ, **(environment or {})}
         self.port = 0
         self.ready_s = 0.0
         self._popen: subprocess.Popen[bytes] | None = None
@@ -38,10 +40,12 @@ class ApplianceUnderTest:
     def __enter__(self) -> ApplianceUnderTest:
         self.port = free_port()
         self._log = (self.data / "log").open("wb")
-        argv = [sys.executable, "-m", "appliance", "run", "--config", str(self.data / "config.toml")]
+        argv = [sys.executable, "-m", self._module, "run", "--config", str(self.data / "config.toml")]
         argv += ["--data", str(self.data), "--host", "127.0.0.1", "--port", str(self.port)]
         start = time.perf_counter()
-        self._popen = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
+        self._popen = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, env=self._environment
+        )
         try:
             self._wait_ready(start + _READY_S)
         except BaseException:
@@ -153,12 +157,12 @@ def _link_or_copy(source: str, target: str) -> None:
 def make_fake_model(folder: Path, script: str = "") -> Path:
     """Write a model of the fake runtime; without a script (the section [fake]) it takes no time."""
     folder.mkdir(parents=True)
-    (folder / "model.toml").write_text(_FAKE + script, encoding="utf-8")
+    (folder / "model.toml").write_text(_FAKE.format(name=folder.name) + script, encoding="utf-8")
     return folder
 
 
 _FAKE = """schema = 1
-name = "fake"
+name = "{name}"
 operations = ["embed"]
 runtime = "fake"
 

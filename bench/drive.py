@@ -32,9 +32,9 @@ class Load:
 
 def drive(appliance: ApplianceUnderTest, load: Load, seed: int, options: Options) -> Window:
     """Load the appliance for one window; what its workers counted meanwhile is laid into the result."""
-    before = _counters(appliance)
+    before = counters(appliance)
     window = watch(_start(load, appliance.port, seed, options), LOAD, appliance.processes())
-    after = _counters(appliance)
+    after = counters(appliance)
     window.result.update(_batching({name: after[name] - before.get(name, 0.0) for name in after}))
     return window
 
@@ -72,7 +72,7 @@ def _start(load: Load, port: int, seed: int, options: Options) -> subprocess.Pop
     return run_module("bench.load", [str(word) for pair in arguments.items() for word in pair])
 
 
-def _counters(appliance: ApplianceUnderTest) -> dict[str, float]:
+def counters(appliance: ApplianceUnderTest) -> dict[str, float]:
     """Return the sum of all workers' counters, as of their last heartbeats."""
     total: dict[str, float] = {}
     for worker in appliance.health()["workers"]:

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,16 +56,28 @@ def ask(module: str, task: dict[str, Any]) -> dict[str, Any]:
     return _result(process, process.stdout.read())
 
 
-def watch(process: subprocess.Popen[str], role: str, others: Roles) -> Window:
+def _nothing() -> None:
+    pass
+
+
+def watch(
+    process: subprocess.Popen[str],
+    role: str,
+    others: Roles,
+    at_begin: Callable[[], None] = _nothing,
+    at_end: Callable[[], None] = _nothing,
+) -> Window:
     """Follow a measuring subprocess to its end. `others` are the processes that work for it, by role."""
     assert process.stdout is not None
     roles = {role: [psutil.Process(process.pid)], **others}
     _expect(process, "begin")
+    at_begin()
     before, ours_before = processes.cpu_s(roles), _own_s()
     busy_before, all_before = processes.machine_busy_s()
     _expect(process, "end")
     after, ours_after = processes.cpu_s(roles), _own_s()
     busy_after, all_after = processes.machine_busy_s()
+    at_end()
     result = _result(process, process.stdout.read())
     used = {name: max(0.0, after[name] - before[name]) for name in after}
     foreign_s = busy_after - busy_before - sum(used.values()) - (ours_after - ours_before)

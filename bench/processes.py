@@ -27,7 +27,7 @@ def by_role(daemon_pid: int) -> dict[str, list[psutil.Process]]:
 
 def _role(argv: list[str]) -> str:
     for role in ("gateway", "worker", "engine"):
-        if f"appliance.{role}.main" in argv:
+        if f"appliance.{role}.main" in argv or f"bench.routing.{role}" in argv:
             return role
     return "nats-server" if argv and os.path.basename(argv[0]) == "nats-server" else "other"
 

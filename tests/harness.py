@@ -224,6 +224,10 @@ class Appliance:
         (found,) = self._of_role(role)
         return found
 
+    def one_of(self, role: str) -> psutil.Process:
+        """Return any process of a role."""
+        return self._of_role(role)[0]
+
     def _of_role(self, role: str) -> list[psutil.Process]:
         found = []
         for process in self.processes():

@@ -130,6 +130,8 @@ def _fake(table: Table, runtime: str) -> FakeSettings | None:
         c_ms_per_item=inner.number("c_ms_per_item", 0.0),
         load_ms=inner.number("load_ms", 0.0),
         memory_bytes=inner.integer("memory_bytes", 0),
+        slow_device=inner.text("slow_device", ""),
+        slow_factor=inner.number("slow_factor", 1.0),
         fail_marker=inner.text("fail_marker", ""),
         fail_mode=inner.choice("fail_mode", FAIL_MODES, "error"),
     )

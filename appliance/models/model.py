@@ -48,13 +48,18 @@ class EmbedSettings:
 
 @dataclass(frozen=True)
 class FakeSettings:
-    """Timing and failures of the fake runtime: a batch takes a + b * padded tokens + c * items, a load `load_ms`."""
+    """Timing and failures of the fake runtime: a batch takes a + b * padded tokens + c * items, a load `load_ms`.
+
+    On the device `slow_device`, an old card beside new ones, a batch takes `slow_factor` times as long.
+    """
 
     a_ms: float = 0.0
     b_ms_per_token: float = 0.0
     c_ms_per_item: float = 0.0
     load_ms: float = 0.0
     memory_bytes: int = 0
+    slow_device: str = ""
+    slow_factor: float = 1.0
     fail_marker: str = ""
     fail_mode: str = "error"
 

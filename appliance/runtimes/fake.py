@@ -20,10 +20,11 @@ class FakeSession:
     process kills itself), hang (never returns) or nan (that row's vector holds NaN).
     """
 
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self._a_s = settings["a_ms"] / 1e3
-        self._token_s = settings["b_ms_per_token"] / 1e3
-        self._item_s = settings["c_ms_per_item"] / 1e3
+    def __init__(self, settings: dict[str, Any], device: str = "") -> None:
+        second = (settings["slow_factor"] if device == settings["slow_device"] else 1.0) / 1e3
+        self._a_s = settings["a_ms"] * second
+        self._token_s = settings["b_ms_per_token"] * second
+        self._item_s = settings["c_ms_per_item"] * second
         self._fail_id = settings["fail_id"]
         self._fail_mode = settings["fail_mode"]
         self.alone = self
@@ -61,4 +62,4 @@ class FakeRuntime:
     def load(self, spec: SessionSpec) -> FakeSession:
         """See Runtime.load."""
         time.sleep(spec.settings["load_ms"] / 1e3)
-        return FakeSession(spec.settings)
+        return FakeSession(spec.settings, spec.device)

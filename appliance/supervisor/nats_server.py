@@ -52,12 +52,18 @@ PUBLISH = {
         TELL,
         "_INBOX_worker.>",  # that results have come
     ),
-    "worker": (f"{QUARANTINE}.>", f"{JOBRESULTS}.item.>", "r.>", "hb.>", *_STREAM_API, *_CONSUMER_API, *_ACKS),
+    "worker": (
+        *(f"{QUARANTINE}.>", f"{JOBRESULTS}.item.>", "r.>", "hb.>"),
+        *_STREAM_API,
+        *_CONSUMER_API,
+        *(f"$JS.API.CONSUMER.LIST.{stream}" for stream in (LIVE, JOBS)),
+        *_ACKS,
+    ),
 }
 SUBSCRIBE = {
     "daemon": (">",),
     "gateway": ("_INBOX_gateway.>", "r.>", "hb.>"),
-    "worker": ("_INBOX_worker.>", CANCELS, TELL),
+    "worker": ("_INBOX_worker.>", "hb.>", CANCELS, TELL),
 }
 
 

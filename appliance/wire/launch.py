@@ -27,6 +27,8 @@ class Launch:
     config: Config
     broker: BrokerLogin
     device: str = ""
+    workers: int = 1
+    """How many there are beside each other."""
     listener_fd: int = -1
     leases_fd: int = -1
     condemned: tuple[str, ...] = ()

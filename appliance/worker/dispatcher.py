@@ -18,6 +18,7 @@ from appliance.worker.batcher import Batch, Limits
 from appliance.worker.credit import Holding
 from appliance.worker.engine_port import EngineDied, EnginePort
 from appliance.worker.job import Job, Key, Piece
+from appliance.worker.outlook import Outlook
 from appliance.worker.pace import Pace
 from appliance.worker.residency import Residency
 from appliance.worker.resident import State
@@ -75,7 +76,7 @@ class Dispatcher:
         self._residency = residency
         self._limits = limits
         self._engine_settings = config.engine
-        self._turns = Turns(config.worker.bulk_share)
+        self.turns = Turns(config.worker.bulk_share)
         self._busy_until = 0.0
         self._answer = answer
         self._drop = drop
@@ -85,6 +86,7 @@ class Dispatcher:
         self._jobs: dict[str, Job] = {}
         self._waiting = Waiting()
         self._again: deque[Batch] = deque()
+        self.outlook = Outlook(self._waiting, self._again, residency, self.paces, self.holding, limits, clock)
 
     @property
     def is_idle(self) -> bool:
@@ -147,7 +149,7 @@ class Dispatcher:
         }
         if not free:
             return None
-        klass = self._turns.next({key.klass for key in free})
+        klass = self.turns.next({key.klass for key in free})
         key = batcher.oldest({key: pieces for key, pieces in free.items() if key.klass == klass})
         return batcher.form(key, free[key], self._limits_of(key)) if key is not None else None
 
@@ -197,7 +199,7 @@ class Dispatcher:
         return engine if engine is not None and engine.has_room else None
 
     def _run(self, engine: EnginePort, batch: Batch) -> None:
-        self._turns.charge(batch.key.klass, self._limits.overhead_tokens + batch.size)
+        self.turns.charge(batch.key.klass, self._limits.overhead_tokens + batch.size)
         settings, started = self._engine_settings, self._clock()
         limit_s = self.paces[batch.key.model_id].limit_s(
             batch, settings.hung_least_s, settings.hung_factor, settings.batch_timeout_s
@@ -205,6 +207,7 @@ class Dispatcher:
         # With work behind it, it would be in the next one's way: measured, 3 to 6 % of a busy CPU's throughput.
         alone = not engine.running and not self._waiting
         resident = self._residency.began(batch.key.model_id)
+        self.outlook.began(engine, batch)
         answer = engine.run(batch, limit_s, alone)
         answer.add_done_callback(lambda _: self._residency.ended(resident))
         answer.add_done_callback(lambda answer: self._on_batch_guarded(engine, batch, started, answer))
@@ -224,6 +227,7 @@ class Dispatcher:
 
     def _on_batch(self, engine: EnginePort, batch: Batch, started: float, answer: asyncio.Future[BatchDone]) -> None:
         """Take a batch's outcome: feed the engine first, then answer."""
+        self.outlook.ended(engine, batch)
         error = answer.exception()
         now = self._clock()
         wall_s, self._busy_until = now - max(started, self._busy_until), now

@@ -59,6 +59,11 @@ class Intake:
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="tokenise")
         self._tasks: set[asyncio.Future[None]] = set()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is being tokenised in the thread."""
+        return bool(self._tasks)
+
     def accept(self, delivery: Delivery, served: Served) -> None:
         """Tokenise a delivery and hand on what came of it."""
         arrived = self._clock()

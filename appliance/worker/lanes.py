@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
 
 from appliance import log
 from appliance.config import Config
@@ -17,6 +18,15 @@ from appliance.workqueue.broker import Broker
 from appliance.workqueue.consumer import Delivery, LaneConsumer
 
 _log = log.Logger("lanes")
+
+
+class Source(NamedTuple):
+    """One of a model's lanes, and this worker's end of it."""
+
+    model_id: str
+    stream: str
+    klass: str
+    consumer: LaneConsumer
 
 
 class Lanes:
@@ -101,6 +111,11 @@ class Lanes:
             for (stream, its_class), consumer in consumers.items():
                 if its_class == klass:
                     consumer.want(0 if stream == subjects.JOBS and name in failed else count)
+
+    def sources(self) -> Iterator[Source]:
+        for name, consumers in self._consumers.items():
+            for (stream, klass), consumer in consumers.items():
+                yield Source(name, stream, klass, consumer)
 
     async def stop(self) -> None:
         """Take nothing new from any lane.

@@ -18,12 +18,14 @@ from appliance.wire.heartbeat import ModelState, WorkerBeat
 from appliance.wire.items import WorkItem, failure, unpack_cancels
 from appliance.wire.launch import Launch
 from appliance.worker import profile as profiles
-from appliance.worker.credit import credit
 from appliance.worker.dispatcher import Dispatcher, Finished
 from appliance.worker.intake import Intake
 from appliance.worker.job import Job, Piece
 from appliance.worker.lanes import Lanes
+from appliance.worker.neighbours import Neighbours
 from appliance.worker.residency import Residency
+from appliance.worker.steady import Steady
+from appliance.worker.taking import Taker
 from appliance.workqueue import quarantine, replies
 from appliance.workqueue.broker import Broker
 from appliance.workqueue.consumer import Delivery, settle
@@ -68,23 +70,42 @@ class Worker:
         )
         self._intake = Intake(self._on_ready, self._dispatcher.refuse, self._dispatcher.answer_whole, time.monotonic)
         self._lanes = Lanes(self._broker, config, launch.device, self._on_delivery)
+        self._neighbours = Neighbours(launch.process_id, time.monotonic)
+        self._supply = self._supplied()
         self._cancelled = Recent(10_000)
         self._held: dict[str, list[Delivery]] = {}
         self._work = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._state = "starting"
 
+    def _supplied(self) -> Steady | Taker:
+        """Return how work is asked for: where others could take it, too, one batch at a time."""
+        if self._launch.workers == 1:
+            ahead = self._config.worker.batches_ahead
+            return Steady(self._lanes, self._dispatcher, self._residency, self._limits, ahead)
+        return Taker(
+            self._broker,
+            self._lanes,
+            self._dispatcher,
+            self._residency,
+            self._intake,
+            self._neighbours,
+            time.monotonic,
+        )
+
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`, then drain: finish what is held, give the rest back."""
         await self._broker.start()
         self._broker.listen(subjects.CANCELS, self._on_cancels)
+        self._broker.listen(subjects.HEARTBEATS, self._neighbours.on_beat)
         self._broker.listen(subjects.TELL, lambda *_: self._tell())
         self._residency.start()
         await self._rescan()
         self._state = "ready"
         self._control.report("ready", models={})
         background = [
-            asyncio.create_task(t) for t in (self._pump(), self._renew(), self._beat(), self._watch_catalog())
+            asyncio.create_task(t)
+            for t in (self._pump(), self._supply.run(), self._renew(), self._beat(), self._watch_catalog())
         ]
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait([stopping, *background], return_when=asyncio.FIRST_COMPLETED)
@@ -185,9 +206,7 @@ class Worker:
             await self._work.wait()
             self._work.clear()
             self._dispatcher.pump()
-            failed = self._residency.failed()
-            for klass, holding in self._dispatcher.holding.items():
-                self._lanes.want(klass, credit(holding, self._limits, self._config.worker.batches_ahead), failed)
+            self._supply.adjust()
 
     async def _renew(self) -> None:
         """Keep the leases of what is held: a third of the time to redelivery, so that one lost renewal is no loss."""

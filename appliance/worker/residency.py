@@ -84,6 +84,26 @@ class Residency:
             self._changed.set()
         resident.is_wanted = True
 
+    def spare(self, model_id: str) -> None:
+        """Nobody waits for this model any more; what is being loaded stays."""
+        resident = self.residents.get(model_id)
+        if resident is not None and resident.state is State.COLD and resident.wanted_since is not None:
+            resident.wanted_since, resident.is_wanted = None, False
+
+    def load_s(self, model_id: str) -> float:
+        """Return what the last load of a model took here; 0.0 while that is unknown."""
+        resident = self.residents.get(model_id)
+        return resident.load_s if resident else 0.0
+
+    @property
+    def free_bytes(self) -> float:
+        return self.budget_bytes - self.used_bytes
+
+    def living_engines(self) -> list[EnginePort]:
+        return [
+            engine for engine in self.engines.by_runtime.values() if not engine.died.done() and not engine.is_ending
+        ]
+
     def began(self, model_id: str) -> Resident:
         """A batch of this model goes to its engine; return what is to be told when it is back."""
         resident = self.residents[model_id]
@@ -160,6 +180,7 @@ class Residency:
                 resident, going = self._next_to_load(runtime)
                 if resident is not None:
                     resident.state = State.LOADING  # its bytes are taken from now on
+                    self._on_change()
                     loader = self._loaders[runtime] = asyncio.create_task(self._load(resident, going))
                     loader.add_done_callback(partial(self._on_loaded, runtime))
             if self.residents and not any(one.is_coming for one in self.residents.values()):

@@ -19,7 +19,7 @@ from appliance import log
 
 _log = log.Logger("connection")
 
-_LATE_S = 30.0
+_LATE_S = 5.0
 """For how long a message may be on its way to a handler that nobody listens with any more."""
 
 Handler = Callable[[str, str, bytes, bytes], None]

@@ -19,6 +19,7 @@ _log = log.Logger("consumer")
 _PULL_EXPIRES_S = 30.0
 _PULL_HEARTBEAT_S = 5.0
 _RETRY_S = 0.2
+_TAKE_S = 2.0
 
 
 class Delivery(NamedTuple):
@@ -49,6 +50,10 @@ class LaneConsumer:
         self._ack_wait_s = ack_wait_s
         self._on_delivery = on_delivery
         self._inbox = f"{broker.inbox}.p.{stream}.{lane}"
+        self._take_inbox = f"{broker.inbox}.t.{stream}.{lane}"
+        self._withdrawals = 0
+        self._taking: asyncio.Future[None] | None = None
+        self._missing = 0
         self._pull = subjects.pull_subject(lane, stream)
         self._is_closed = False
         self._wanted = 0
@@ -60,6 +65,7 @@ class LaneConsumer:
     async def start(self) -> None:
         await self._broker.ensure_lane(self.lane, self._ack_wait_s, self._stream)
         self._broker.listen(self._inbox, self._on_message)
+        self._broker.listen(self._take_inbox, self._on_taken)
         self._broker.on_restored(self._restore)
         self._watch = asyncio.create_task(self._watch_pulls())
 
@@ -70,6 +76,7 @@ class LaneConsumer:
         """
         self._is_closed = True
         self._broker.unlisten(self._inbox)
+        self._broker.unlisten(self._take_inbox)
 
     async def stop(self) -> None:
         """Close, and end what this started."""
@@ -90,6 +97,48 @@ class LaneConsumer:
             self._outstanding += missing
             self._ask(missing)
 
+    def withdraw(self) -> None:
+        """Have the server forget the waiting pull: it drops one whose inbox nobody listens to.
+
+        What it had sent by then comes all the same.
+        """
+        self._wanted = 0
+        if self._is_closed or not self._outstanding:
+            return
+        self._outstanding = 0
+        self._broker.unlisten(self._inbox)
+        self._withdrawals += 1
+        self._inbox = f"{self._broker.inbox}.p.{self._stream}.{self.lane}.{self._withdrawals}"
+        self._broker.listen(self._inbox, self._on_message)
+
+    async def take(self, count: int) -> int:
+        """Take up to `count` of the items that wait now; return how many came. One take at a time."""
+        if self._is_closed:
+            return 0
+        self._missing = count
+        self._taking = asyncio.get_running_loop().create_future()
+        try:
+            self._broker.post(self._pull, json.dumps({"batch": count, "no_wait": True}).encode(), self._take_inbox)
+            await asyncio.wait_for(self._taking, _TAKE_S)
+        except (Unavailable, asyncio.TimeoutError):
+            pass  # what comes later is taken all the same
+        self._taking = None
+        return count - self._missing
+
+    def _on_taken(self, subject: str, reply: str, data: bytes, headers: bytes) -> None:
+        if reply:
+            self._missing -= 1
+            self._deliver(reply, data)
+        else:
+            self._on_end_of_take(parse_status(headers))
+        if self._taking is not None and not self._taking.done() and (not reply or self._missing <= 0):
+            self._taking.set_result(None)
+
+    def _on_end_of_take(self, headers: dict[str, str]) -> None:
+        """404: no more is there; anything else is as for a waiting pull."""
+        if headers["Status"] not in ("404", "408"):
+            self._on_lost(headers)
+
     def _ask(self, count: int) -> None:
         body = {
             "batch": count,
@@ -107,6 +156,9 @@ class LaneConsumer:
             self._on_status(parse_status(headers))
             return
         self._outstanding = max(0, self._outstanding - 1)
+        self._deliver(reply, data)
+
+    def _deliver(self, reply: str, data: bytes) -> None:
         if self._broker.leases is not None:
             self._broker.leases.add(reply)
         try:
@@ -126,7 +178,12 @@ class LaneConsumer:
         self._outstanding = max(0, self._outstanding - unfilled)
         if status in ("404", "408"):
             self.want(self._wanted)
-        elif self._recovery is None or self._recovery.done():
+        else:
+            self._on_lost(headers)
+
+    def _on_lost(self, headers: dict[str, str]) -> None:
+        if self._recovery is None or self._recovery.done():
+            status = headers["Status"]
             _log.warning("pull", lane=self.lane, status=status, why=headers["Description"])
             self._recovery = asyncio.create_task(self._recover())
 
