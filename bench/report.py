@@ -86,7 +86,7 @@ def _fixed(table: Table) -> str:
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
 
-def _markdown(table: Table) -> str:
+def markdown(table: Table) -> str:
     if len(table) < 2:
         return ""
     lines = ["| " + " | ".join(line) + " |" for line in table]
@@ -104,7 +104,7 @@ def write(out: Path, rows: list[Row], facts: dict[str, str]) -> None:
 def write_table(path: Path, title: str, rows: list[Row], facts: dict[str, str]) -> None:
     """Write one table, as Markdown and beside it as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    parts = [f"# {title}", _markdown([_HEADER, *map(_cells, rows)]), _markdown([("", ""), *facts.items()])]
+    parts = [f"# {title}", markdown([_HEADER, *map(_cells, rows)]), markdown([("", ""), *facts.items()])]
     path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     found = {"facts": facts, "rows": [row.as_json() for row in rows]}
     path.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
@@ -114,17 +114,17 @@ def _document(rows: list[Row], facts: dict[str, str]) -> str:
     parts = [
         "# Results",
         "Written by `python -m bench`; what each row means is in [bench/README.md](../README.md).",
-        _markdown([_HEADER, *map(_cells, rows)]),
+        markdown([_HEADER, *map(_cells, rows)]),
         "![Ratios against their bars, and processor time by process](results.png)",
         "## Limits, pair by pair",
         "\n".join(filter(None, map(_pairs, rows))),
-        *_section("## By process", _markdown([_PROCESS_HEADER, *_process_cells(rows)])),
+        *_section("## By process", markdown([_PROCESS_HEADER, *_process_cells(rows)])),
         *_section("## Idle memory by process", _memory(rows)),
         "## Other servers",
         PEERS_INTRO,
-        _markdown([_PEERS_HEADER, *_PEERS]),
+        markdown([_PEERS_HEADER, *_PEERS]),
         "## Measured on and with",
-        _markdown([("", ""), *facts.items()]),
+        markdown([("", ""), *facts.items()]),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -156,5 +156,5 @@ def _memory(rows: list[Row]) -> str:
             rss, pss = row.details["median_rss_mib"], row.details["median_pss_mib"]
             header = ("Process", "Resident (RSS), MiB", "Shared pages divided (PSS), MiB", "Counted")
             lines = [(role, f"{rss[role]:.0f}", f"{pss[role]:.0f}", "" if role == "engine" else "yes") for role in rss]
-            return _markdown([header, *lines])
+            return markdown([header, *lines])
     return ""

@@ -12,26 +12,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from bench.routers import ROUTERS
+from bench.routing.worlds import DEVICES, P99_S, PULL, Case, Policy, cases, even, policies, sustained_name
 from bench.simulation import Seen, Simulation, World
 
-PULL = "pull"
-STALE_S = 0.25
-_P99_S = 0.5
 _STEPS = 7
 """Halvings of the range in which a sustained rate is sought: to a hundredth of the capacity."""
-
-
-@dataclass(frozen=True)
-class Policy:
-    """Pulling, or a router and how old its knowledge may get."""
-
-    name: str
-    router: str = ""
-    stale_s: float = 0.0
-
-    def run(self, world: World, seconds: float, seed: int = 1) -> Seen:
-        route = ROUTERS[self.router]() if self.router else None
-        return Simulation(world, route, self.stale_s, seed).run(seconds)
 
 
 @dataclass(frozen=True)
@@ -44,47 +29,33 @@ class Row:
     sustained: float = 0.0
 
 
-def policies() -> Iterator[Policy]:
-    yield Policy(PULL)
-    for router in ROUTERS:
-        yield Policy(router, router)
-        yield Policy(f"{router}, stale", router, STALE_S)
-
-
-def worlds(large: bool) -> Iterator[tuple[str, World]]:
-    for devices in (4, 8):
-        for clients in (256, 512):
-            yield f"a: {devices} devices, {clients} clients", World((1.0,) * devices, clients)
-    for devices in (4, 8):
-        yield f"b: {devices} devices, one slow, 256 clients", World((*(1.0,) * (devices - 1), 3.0), 256)
-    for devices in (4, 8):
-        yield f"c: {devices} devices, room for 5, 256 clients", World((1.0,) * devices, 256, room=5)
-    for devices in (4, 8):
-        even = World((1.0,) * devices)
-        for share in (0.60, 0.80, 0.95):
-            yield f"d: {devices} devices, {share:.0%} of capacity", replace(even, rate=share * even.capacity)
-    if large:
-        yield "64 devices, 10,000 clients", World((1.0,) * 64, 10_000)
+def run(policy: Policy, world: World, seconds: float, seed: int = 1) -> Seen:
+    """Simulate one world under one policy."""
+    route = ROUTERS[policy.router]() if policy.router else None
+    return Simulation(world, route, policy.stale_s, seed).run(seconds)
 
 
 def sustained(policy: Policy, devices: int, seconds: float) -> float:
     """Return the highest rate, in requests a second, at which 99 of 100 are answered within half a second."""
-    even = World((1.0,) * devices)
-    low, high = 0.0, even.capacity
+    world = even(devices)
+    low, high = 0.0, world.capacity
     for _ in range(_STEPS):
         rate = (low + high) / 2
-        seen = policy.run(replace(even, rate=rate), seconds)
-        low, high = (rate, high) if seen.p99_s <= _P99_S else (low, rate)
+        seen = run(policy, replace(world, rate=rate), seconds)
+        low, high = (rate, high) if seen.p99_s <= P99_S else (low, rate)
     return low
 
 
 def rows(seconds: float, large: bool, say: Callable[[str], None]) -> Iterator[Row]:
-    for name, world in worlds(large):
-        say(name)
+    every = list(cases())
+    if large:
+        every.append(Case("64 devices, 10,000 clients", even(64, 10_000)))
+    for case in every:
+        say(case.name)
         for policy in policies():
-            yield Row(name, policy.name, policy.run(world, seconds))
-    for devices in (4, 8):
-        name = f"d: {devices} devices, sustained at a p99 of {_P99_S:g} s"
+            yield Row(case.name, policy.name, run(policy, case.world, seconds))
+    for devices in DEVICES:
+        name = sustained_name(devices)
         say(name)
         for policy in policies():
             yield Row(name, policy.name, None, sustained(policy, devices, seconds))

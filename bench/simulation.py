@@ -1,7 +1,8 @@
 """A discrete-event simulation of workers that pull from one shared queue, and of workers that a router pushes at.
 
-Workers batch in the same way either way: the model whose oldest request waits longest, all that waits for it, up to a
-full batch. So what differs is only where a request waits: where every worker sees it, or where one does.
+Either way a batch is all that waits for one model, up to a full one. Workers that are pushed at run, as the product's
+batcher does, the model whose oldest request waits longest; those that pull take, as worker/taking.py does, from where
+the most waits for the longest. So what differs is where a request waits: where every worker sees it, or where one does.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from functools import partial
 from itertools import count
 
 from bench.routers import Route
+
+_FRESH_S = 0.01
+"""What counts as its age for a request that has just come."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,15 @@ class _Waiting:
         if not line:
             del self.lines[model]
         return taken
+
+    def worthiest(self, among: Callable[[int], bool], most: int, now: float) -> int | None:
+        """Return the model whose first batch has waited for the most request-seconds, about."""
+        worth = [
+            (min(most, len(line)) * (now - line[0].arrived + _FRESH_S), model)
+            for model, line in self.lines.items()
+            if among(model)
+        ]
+        return max(worth)[1] if worth else None
 
     def oldest(self, among: Callable[[int], bool]) -> int | None:
         """Return the model whose first request waits longest, of those that `among` allows."""
@@ -192,8 +205,8 @@ class Simulation:
     def _choose(self, device: _Device) -> int | None:
         """Return the model to run next; a load must be paid back by how long somebody has waited for it."""
         if not self._world.room:
-            return device.waiting.oldest(lambda model: True)
-        resident = device.waiting.oldest(lambda model: model in device.resident)
+            return self._next(device, lambda model: True)
+        resident = self._next(device, lambda model: model in device.resident)
         cold = device.waiting.oldest(lambda model: model not in device.resident)
         if cold is None:
             return resident
@@ -202,6 +215,11 @@ class Simulation:
         if waited_s > 2 * self._world.load_s or (resident is None and not is_elsewhere):
             return cold
         return resident
+
+    def _next(self, device: _Device, among: Callable[[int], bool]) -> int | None:
+        if self._route is None:
+            return device.waiting.worthiest(among, self._world.batch_items, self._now)
+        return device.waiting.oldest(among)
 
     def _load_s(self, device: _Device, model: int) -> float:
         """Note the use of a model; return what it takes to load it where it is not there."""

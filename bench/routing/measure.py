@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from bench import drive
 from bench.appliance_under_test import ApplianceUnderTest, make_fake_model
 from bench.drive import LOAD
-from bench.measure import run_module, watch
+from bench.measure import MeasureError, run_module, watch
 from bench.routing.push import Routing
-from bench.routing.worlds import Case, Policy
+from bench.routing.worlds import P99_S, Policy
 from bench.simulation import World
 
 _MODEL_BYTES = 1 << 30
 _CONNECTIONS_PER_S = 1.5
 """Open connections for each request a second: as many as may be under way when answers take over a second."""
+
+_LEAST, _MOST, _STEPS = 0.6, 1.25, 5
+"""Where a sustained rate is sought, in shares of the guess, and how often the range is halved."""
+_CALM_S = 2.0
+"""For what a rate that was too high has left over."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +44,35 @@ class Measured:
     failures: dict[str, int] = field(default_factory=dict)
 
 
-def measure(case: Case, policy: Policy, warmup_s: float, seconds: float, seed: int) -> Measured:
+def measure(world: World, policy: Policy, warmup_s: float, seconds: float, seed: int) -> Measured:
     """Start the appliance, load it, stop it. Raises MeasureError."""
-    world = case.world
+    with _running(world, policy) as appliance:
+        return _window(appliance, world, warmup_s, seconds, seed)
+
+
+def sustained(world: World, policy: Policy, guess: float, warmup_s: float, seconds: float, seed: int) -> Measured:
+    """Return the window with the highest rate found at which 99 of 100 are answered within P99_S.
+
+    It is sought around a `guess`, by halves: to some 3 % of it.
+    """
+    low, high = _LEAST * guess, min(_MOST * guess, world.capacity)
+    best: Measured | None = None
+    with _running(world, policy) as appliance:
+        for _ in range(_STEPS):
+            rate = (low + high) / 2
+            one = _window(appliance, replace(world, rate=rate), warmup_s, seconds, seed)
+            if one.p99_ms <= P99_S * 1e3 and not one.failures:
+                low, best = rate, one
+            else:
+                high = rate
+            time.sleep(_CALM_S)
+    if best is None:
+        raise MeasureError(f"{policy.name}: not even {low:.0f} requests a second are answered in time.")
+    return best
+
+
+@contextmanager
+def _running(world: World, policy: Policy) -> Iterator[ApplianceUnderTest]:
     workers = [f"virtual{number}" for number in range(len(world.slowness))]
     with tempfile.TemporaryDirectory(prefix="appliance-routing-") as name:
         data = _data(Path(name), world, workers)
@@ -47,7 +81,7 @@ def measure(case: Case, policy: Policy, warmup_s: float, seconds: float, seed: i
             module = "bench.routing.daemon"
             environment = Routing(policy.router, workers, policy.stale_s).environment()
         with ApplianceUnderTest(data, module, environment) as appliance:
-            return _window(appliance, world, warmup_s, seconds, seed)
+            yield appliance
 
 
 def _window(appliance: ApplianceUnderTest, world: World, warmup_s: float, seconds: float, seed: int) -> Measured:

@@ -6,6 +6,7 @@ import pytest
 
 from bench import simulate
 from bench.routers import ROUTERS
+from bench.routing.worlds import Policy
 from bench.simulation import Simulation, World
 
 FULL_S = 0.04 + 64 * 0.0012
@@ -68,8 +69,8 @@ def test_round_robin_takes_turns() -> None:
 
 
 def test_the_sustained_rate_is_one_at_which_the_slowest_hundredth_is_answered_in_time() -> None:
-    policy = simulate.Policy("pull")
+    policy = Policy("pull")
     rate = simulate.sustained(policy, 2, 10)
     capacity = World((1.0, 1.0)).capacity
     assert 0.3 * capacity < rate < capacity
-    assert policy.run(World((1.0, 1.0), rate=rate), 10).p99_s <= 0.5
+    assert simulate.run(policy, World((1.0, 1.0), rate=rate), 10).p99_s <= 0.5
