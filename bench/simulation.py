@@ -17,6 +17,7 @@ from itertools import count
 
 from bench.routers import Route
 
+_PATIENCE_S, _LEAST_STAY_S, _LOOK_S = 1.0, 1.0, 0.1
 _FRESH_S = 0.01
 """What counts as its age for a request that has just come."""
 
@@ -102,13 +103,21 @@ class _Waiting:
 
 
 @dataclass
+class _Stay:
+    """Of a model in memory: since when, and when its last batch ended."""
+
+    loaded_at: float
+    used_at: float
+
+
+@dataclass
 class _Device:
     factor: float
     waiting: _Waiting
     """Its own, or the one that all share."""
-    resident: list[int] = field(default_factory=list)
-    """In order of use, the last one last."""
+    residents: dict[int, _Stay] = field(default_factory=dict)
     is_busy: bool = False
+    is_loading: bool = False
     busy_s: float = 0.0
     outstanding: int = 0
 
@@ -142,6 +151,10 @@ class Simulation:
             self._at(0.0, self._arrive_by_itself)
         if self._stale_s:
             self._at(0.0, self._tell)
+        if self._world.room:
+            for device in self._devices:
+                device.residents = {model: _Stay(0.0, 0.0) for model in range(self._world.room)}
+            self._at(0.0, self._look)
         while self._events and self._events[0][0] <= warmup_s + seconds:
             self._now, _, what = heapq.heappop(self._events)
             what()
@@ -190,55 +203,75 @@ class Simulation:
     # -- batches ----------------------------------------------------------------------------------
 
     def _begin(self, device: _Device) -> None:
-        model = self._choose(device)
-        if model is None:
-            return
+        """Give a device that is free its next batch; loads run beside it."""
         world = self._world
-        batch = device.waiting.take(model, world.batch_items)
-        takes_s = self._load_s(device, model) + (world.a_s + world.b_s * len(batch)) * device.factor
+        if world.room:
+            self._load(device)
+        choice = self._next(device, lambda model: not world.room or model in device.residents)
+        if choice is None:
+            return
+        batch = device.waiting.take(choice, world.batch_items)
+        takes_s = (world.a_s + world.b_s * len(batch)) * device.factor
         device.is_busy = True
         if self._now >= self._from:
             self._batches.append(len(batch))
             device.busy_s += takes_s
-        self._at(self._now + world.hop_s + takes_s, partial(self._finish, device, batch))
-
-    def _choose(self, device: _Device) -> int | None:
-        """Return the model to run next; a load must be paid back by how long somebody has waited for it."""
-        if not self._world.room:
-            return self._next(device, lambda model: True)
-        resident = self._next(device, lambda model: model in device.resident)
-        cold = device.waiting.oldest(lambda model: model not in device.resident)
-        if cold is None:
-            return resident
-        waited_s = self._now - device.waiting.lines[cold][0].arrived
-        is_elsewhere = self._route is None and any(cold in other.resident for other in self._devices)
-        if waited_s > 2 * self._world.load_s or (resident is None and not is_elsewhere):
-            return cold
-        return resident
+        self._at(self._now + world.hop_s + takes_s, partial(self._finish, device, choice, batch))
 
     def _next(self, device: _Device, among: Callable[[int], bool]) -> int | None:
         if self._route is None:
             return device.waiting.worthiest(among, self._world.batch_items, self._now)
         return device.waiting.oldest(among)
 
-    def _load_s(self, device: _Device, model: int) -> float:
-        """Note the use of a model; return what it takes to load it where it is not there."""
-        room = self._world.room
-        if not room:
-            return 0.0
-        is_there = model in device.resident
-        if is_there:
-            device.resident.remove(model)
-        device.resident.append(model)
-        if is_there:
-            return 0.0
-        del device.resident[:-room]
-        self._loads += self._now >= self._from
-        return self._world.load_s
+    # -- models in memory, by the rules of worker/room.py and worker/taking.py ---------------------
 
-    def _finish(self, device: _Device, batch: list[_Request]) -> None:
+    def _load(self, device: _Device) -> None:
+        """Begin a load that is due, where none is under way; another model goes for it where that is needed."""
+        heads = [(line[0].arrived, model) for model, line in device.waiting.lines.items()]
+        for arrived, model in sorted(heads):
+            waited_s = self._now - arrived
+            if device.is_loading or model in device.residents or waited_s < self._patience_s(device, model):
+                continue
+            if len(device.residents) >= self._world.room:
+                victim = self._victim(device, waited_s)
+                if victim is None:
+                    continue
+                del device.residents[victim]
+            device.is_loading = True
+            self._loads += self._now >= self._from
+            self._at(self._now + self._world.load_s, partial(self._loaded, device, model))
+
+    def _patience_s(self, device: _Device, model: int) -> float:
+        """A worker that pulls leaves to others what they hold, unless it waits for too long."""
+        if self._route is not None or not any(model in one.residents for one in self._devices if one is not device):
+            return 0.0
+        return max(_PATIENCE_S, 2 * self._world.load_s)
+
+    def _victim(self, device: _Device, waited_s: float) -> int | None:
+        load_s = self._world.load_s
+        for model, stay in sorted(device.residents.items(), key=lambda one: one[1].used_at):
+            may_go = self._now - stay.loaded_at >= max(_LEAST_STAY_S, 2 * load_s)
+            if may_go and (self._now - stay.used_at > load_s or waited_s >= 4 * load_s):
+                return model
+        return None
+
+    def _loaded(self, device: _Device, model: int) -> None:
+        device.residents[model] = _Stay(self._now, self._now)
+        device.is_loading = False
+        if not device.is_busy:
+            self._begin(device)
+
+    def _look(self) -> None:
+        """Workers look for what they do not hold now and then."""
+        for device in self._devices:
+            self._load(device)
+        self._at(self._now + _LOOK_S, self._look)
+
+    def _finish(self, device: _Device, model: int, batch: list[_Request]) -> None:
         device.is_busy = False
         device.outstanding -= len(batch)
+        if model in device.residents:
+            device.residents[model].used_at = self._now
         for request in batch:
             if self._now >= self._from:
                 self._waits.append(self._now - request.arrived)

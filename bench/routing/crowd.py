@@ -46,6 +46,11 @@ class Arriving(Client):
                 tally.fail(self._status.decode())
         self._pool.idle.append(self)
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self in self._pool.idle:
+            self._pool.idle.remove(self)
+
 
 class Pool:
     """Connections enough for all that is under way."""

@@ -133,7 +133,8 @@ def _data(scratch: Path, world: World, workers: list[str]) -> Path:
     for number in range(world.models):
         make_fake_model(scratch / "models" / f"fake{number}", script)
     devices = ", ".join(f'"{name}"' for name in workers)
-    config = f"[worker]\ndevices = [{devices}]\nbatch_items = {world.batch_items}\n"
+    config = "[server]\nmax_connections = 20000\n"
+    config += f"[worker]\ndevices = [{devices}]\nbatch_items = {world.batch_items}\n"
     if world.room:
         config += f"memory_bytes = {world.room * _MODEL_BYTES}\n"
     (scratch / "config.toml").write_text(config, encoding="utf-8")
