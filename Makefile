@@ -2,6 +2,7 @@
 # make test    everything the tests need, and all of them
 # make check   ruff, mypy --strict, the layer test
 # make bench   speed and size against their limits, and the promises of the queue; results in bench/results/
+# make bench-routing  the queue against routers that push, world by world: two to three hours; results in bench/results/
 # make soak    twenty minutes of everything at once; MINUTES=1440 is a day
 # make faults  the whole fault catalogue under load, as root where it can be; the table in docs/faults.md
 
@@ -9,7 +10,7 @@ PYTHON ?= python3
 STARTER := data/models/all-minilm-l6-v2/model.toml
 PIP := -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test check bench soak faults clean
+.PHONY: run test check bench bench-routing soak faults clean
 
 run: .venv/.installed $(STARTER)
 	.venv/bin/appliance run --data ./data
@@ -29,6 +30,9 @@ check: .venv-dev/.installed
 bench: .venv/.installed .venv-dev/.installed $(STARTER)
 	.venv-dev/bin/python -m bench
 	.venv-dev/bin/python -m bench.discipline
+
+bench-routing: .venv-dev/.installed
+	.venv-dev/bin/python -m bench.routing
 
 soak: .venv-dev/.installed
 	.venv-dev/bin/python -m bench.soak --minutes $(or $(MINUTES),20)
