@@ -100,6 +100,8 @@ def _expect(process: subprocess.Popen[str], word: str) -> None:
 
 def _result(process: subprocess.Popen[str], text: str) -> dict[str, Any]:
     status = process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
     if status:
         raise MeasureError(f"{_name(process)} ended with status {status}.")
     result: dict[str, Any] = json.loads(text)

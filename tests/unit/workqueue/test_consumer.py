@@ -17,6 +17,8 @@ from tests.unit.making import item
 
 ACK = "$JS.ACK.LIVE.lane.1.7.7.1700000000000000000.0"
 
+TAKES = "_INBOX_fake.t.LIVE.lane"
+
 
 class Bench:
     def __init__(self) -> None:
@@ -38,8 +40,18 @@ class Bench:
         headers = {"Status": status, "Nats-Pending-Messages": str(pending)}
         await self._message(FakeMessage("", b"", headers=headers))
 
-    async def _message(self, message: FakeMessage) -> None:
-        await self.broker.subscriptions["_INBOX_fake.p.LIVE.lane"](message)
+    async def take(self, count: int, there: int, status: str = "404") -> int:
+        """Take while `there` items wait; return how many were said to have come."""
+        taking = asyncio.ensure_future(self.consumer.take(count))
+        await wait.turn(1)
+        for _ in range(min(count, there)):
+            await self._message(FakeMessage("LIVE.lane", items.pack_item(item("text")), ACK), TAKES)
+        if there < count:
+            await self._message(FakeMessage("", b"", headers={"Status": status}), TAKES)
+        return await taking
+
+    async def _message(self, message: FakeMessage, inbox: str = "_INBOX_fake.p.LIVE.lane") -> None:
+        await self.broker.subscriptions[inbox](message)
 
 
 def run(scenario: Callable[[Bench], Awaitable[None]]) -> None:
@@ -160,5 +172,77 @@ def test_a_closed_one_asks_for_nothing_more() -> None:
         bench.consumer.close()
         bench.consumer.want(20)
         assert bench.asked == [10]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("there", "came"), [(0, 0), (3, 3), (8, 8), (20, 8)])
+def test_a_take_ends_with_what_it_asked_for_or_with_what_was_there(there: int, came: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        assert await bench.take(8, there) == came
+        assert len(bench.deliveries) == came
+        (pull,) = bench.broker.published
+        assert json.loads(pull.data) == {"batch": 8, "no_wait": True}
+
+    run(scenario)
+
+
+def test_a_take_has_nothing_to_do_with_what_waits() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.consumer.want(10)
+        await bench.take(8, 5)
+        bench.consumer.want(10)
+        assert bench.asked == [10, 8]  # the pull is still there for ten
+
+    run(scenario)
+
+
+def test_a_take_from_a_lane_that_is_gone_makes_it_anew() -> None:
+    async def scenario(bench: Bench) -> None:
+        assert await bench.take(8, 0, status="409") == 0
+        await wait.turn()
+        assert bench.broker.lanes_made == ["lane", "lane"]
+
+    run(scenario)
+
+
+def test_a_broker_that_is_away_gives_nothing_and_is_no_error() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.broker.is_reachable = False
+        assert await bench.consumer.take(8) == 0
+
+    run(scenario)
+
+
+def test_a_pull_that_is_withdrawn_is_forgotten_by_the_server_and_what_was_on_its_way_still_comes() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.consumer.want(10)
+        bench.consumer.withdraw()
+        assert bench.broker.unlistened == ["_INBOX_fake.p.LIVE.lane"]
+        await bench.deliver(1)
+        assert len(bench.deliveries) == 1
+        bench.consumer.want(10)
+        assert bench.broker.published[-1].reply == "_INBOX_fake.p.LIVE.lane.1"
+        assert bench.asked == [10, 10]
+
+    run(scenario)
+
+
+def test_where_no_pull_waits_there_is_nothing_to_withdraw() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.consumer.withdraw()
+        assert bench.broker.unlistened == []
+
+    run(scenario)
+
+
+def test_a_closed_one_takes_nothing_and_does_not_listen_again() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.consumer.want(10)
+        bench.consumer.close()
+        bench.consumer.withdraw()
+        assert await bench.consumer.take(8) == 0
+        assert bench.asked == [10]
+        assert "_INBOX_fake.p.LIVE.lane.1" not in bench.broker.subscriptions
 
     run(scenario)
