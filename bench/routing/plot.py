@@ -33,7 +33,8 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
     _bars(left, rows, cases, lambda row: row.per_second, "requests a second: more is better")
     timed = [row for row in rows if row.p99_ms == row.p99_ms]
     _bars(right, timed, cases, lambda row: row.p99_ms, "99th percentile, ms: less is better")
-    left.legend(loc="lower right", frameon=False, fontsize=9)
+    left.invert_yaxis()  # both: they share it
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
     figure.suptitle(f"Pulling against pushing (hatched: knows what was true up to {STALE_S * 1e3:.0f} ms ago)")
     figure.savefig(path, dpi=100)
     plt.close(figure)
@@ -55,6 +56,5 @@ def _bars(axes: Axes, rows: Sequence[Row], cases: list[str], value: Callable[[Ro
             label=None if policy.endswith(", stale") else policy,
         )
     axes.set_yticks(range(len(cases)), cases)
-    axes.invert_yaxis()
     axes.set_title(title, loc="left", fontsize=11)
     axes.spines[["top", "right"]].set_visible(False)
