@@ -68,14 +68,17 @@ class Client(asyncio.Protocol):
             self._missing = 0
             self._answered()
 
-    def _answered(self) -> None:
+    def _count(self) -> None:
         tally = self._tally
         if tally.is_counting:
             if self._status == b"200":
                 tally.latencies_s.append(self._clock() - self._sent_at)
             else:
                 tally.fail(self._status.decode())
-        if tally.is_over:
+
+    def _answered(self) -> None:
+        self._count()
+        if self._tally.is_over:
             self._transport.close()
             self._finish()
         else:

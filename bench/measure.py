@@ -56,28 +56,26 @@ def ask(module: str, task: dict[str, Any]) -> dict[str, Any]:
     return _result(process, process.stdout.read())
 
 
-def _nothing() -> None:
-    pass
-
-
 def watch(
     process: subprocess.Popen[str],
     role: str,
     others: Roles,
-    at_begin: Callable[[], None] = _nothing,
-    at_end: Callable[[], None] = _nothing,
+    at_ends: Callable[[], None] = lambda: None,
 ) -> Window:
-    """Follow a measuring subprocess to its end. `others` are the processes that work for it, by role."""
+    """Follow a measuring subprocess to its end. `others` are the processes that work for it, by role.
+
+    `at_ends` is called at both ends of the window.
+    """
     assert process.stdout is not None
     roles = {role: [psutil.Process(process.pid)], **others}
     _expect(process, "begin")
-    at_begin()
+    at_ends()
     before, ours_before = processes.cpu_s(roles), _own_s()
     busy_before, all_before = processes.machine_busy_s()
     _expect(process, "end")
     after, ours_after = processes.cpu_s(roles), _own_s()
     busy_after, all_after = processes.machine_busy_s()
-    at_end()
+    at_ends()
     result = _result(process, process.stdout.read())
     used = {name: max(0.0, after[name] - before[name]) for name in after}
     foreign_s = busy_after - busy_before - sum(used.values()) - (ours_after - ours_before)

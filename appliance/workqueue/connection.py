@@ -32,6 +32,7 @@ class Connection(Client):
     def __init__(self) -> None:
         super().__init__()
         self._handlers: dict[int, Handler] = {}
+        self._sids: dict[str, int] = {}  # of what is listened to, by subject
         self._is_write_due = False
 
     def listen(self, subject: str, handler: Handler) -> None:
@@ -41,16 +42,16 @@ class Connection(Client):
         """
         self._sid += 1
         self._subs[self._sid] = Subscription(self, self._sid, subject, cb=_unused)
-        self._handlers[self._sid] = handler
+        self._handlers[self._sid], self._sids[subject] = handler, self._sid
         self._write_soon(b"SUB %b  %d\r\n" % (subject.encode(), self._sid))
 
     def unlisten(self, subject: str) -> None:
         """Tell the server that nobody listens; what it has sent by then still comes to the handler."""
-        for sid, subscription in list(self._subs.items()):
-            if subscription.subject == subject:
-                del self._subs[sid]
-                self._write_soon(b"UNSUB %d\r\n" % sid)
-                asyncio.get_running_loop().call_later(_LATE_S, self._handlers.pop, sid, None)
+        sid = self._sids.pop(subject, None)
+        if sid is not None:
+            del self._subs[sid]
+            self._write_soon(b"UNSUB %d\r\n" % sid)
+            asyncio.get_running_loop().call_later(_LATE_S, self._handlers.pop, sid, None)
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         handler = self._handlers.get(sid)

@@ -38,12 +38,7 @@ class Arriving(Client):
         self._transport.write(request)  # type: ignore[attr-defined]
 
     def _answered(self) -> None:
-        tally = self._tally
-        if tally.is_counting:
-            if self._status == b"200":
-                tally.latencies_s.append(self._clock() - self._sent_at)
-            else:
-                tally.fail(self._status.decode())
+        self._count()
         self._pool.idle.append(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -96,16 +96,9 @@ def _window(appliance: ApplianceUnderTest, world: World, warmup_s: float, second
         "--seconds": seconds,
     }
     crowd = run_module("bench.routing.crowd", [str(word) for pair in arguments.items() for word in pair])
-    before: dict[str, float] = {}
-
-    def at_begin() -> None:
-        before.update(drive.counters(appliance))
-
-    def at_end() -> None:
-        after.update(drive.counters(appliance))
-
-    after: dict[str, float] = {}
-    window = watch(crowd, LOAD, appliance.processes(), at_begin, at_end)
+    seen: list[dict[str, float]] = []
+    window = watch(crowd, LOAD, appliance.processes(), lambda: seen.append(drive.counters(appliance)))
+    before, after = seen
     grown = {name: after[name] - before[name] for name in after}
     batches = max(1.0, grown["batches"])
     return Measured(
