@@ -21,7 +21,7 @@ from appliance.worker.job import Job, Key, Piece
 from appliance.worker.outlook import Outlook
 from appliance.worker.pace import Pace
 from appliance.worker.residency import Residency
-from appliance.worker.resident import State
+from appliance.worker.resident import Resident, State
 from appliance.worker.turns import Turns
 from appliance.worker.waiting import Waiting
 from appliance.workqueue.consumer import Delivery
@@ -207,15 +207,16 @@ class Dispatcher:
         # With work behind it, it would be in the next one's way: measured, 3 to 6 % of a busy CPU's throughput.
         alone = not engine.running and not self._waiting
         resident = self._residency.began(batch.key.model_id)
-        self.outlook.began(engine, batch)
+        self.outlook.began(engine, batch, started)
         answer = engine.run(batch, limit_s, alone)
-        answer.add_done_callback(lambda _: self._residency.ended(resident))
-        answer.add_done_callback(lambda answer: self._on_batch_guarded(engine, batch, started, answer))
+        answer.add_done_callback(lambda answer: self._on_batch_guarded(engine, batch, resident, started, answer))
 
     def _on_batch_guarded(
-        self, engine: EnginePort, batch: Batch, started: float, answer: asyncio.Future[BatchDone]
+        self, engine: EnginePort, batch: Batch, resident: Resident, started: float, answer: asyncio.Future[BatchDone]
     ) -> None:
         """Whatever goes wrong here, the callers of the batch get an answer."""
+        self._residency.ended(resident)
+        self.outlook.ended(batch)
         try:
             self._on_batch(engine, batch, started, answer)
         except Exception as exc:
@@ -227,7 +228,6 @@ class Dispatcher:
 
     def _on_batch(self, engine: EnginePort, batch: Batch, started: float, answer: asyncio.Future[BatchDone]) -> None:
         """Take a batch's outcome: feed the engine first, then answer."""
-        self.outlook.ended(engine, batch)
         error = answer.exception()
         now = self._clock()
         wall_s, self._busy_until = now - max(started, self._busy_until), now

@@ -70,7 +70,6 @@ class Worker:
         )
         self._intake = Intake(self._on_ready, self._dispatcher.refuse, self._dispatcher.answer_whole, time.monotonic)
         self._lanes = Lanes(self._broker, config, launch.device, self._on_delivery)
-        self._neighbours = Neighbours(launch.process_id, time.monotonic)
         self._supply = self._supplied()
         self._cancelled = Recent(10_000)
         self._held: dict[str, list[Delivery]] = {}
@@ -89,7 +88,7 @@ class Worker:
             self._dispatcher,
             self._residency,
             self._intake,
-            self._neighbours,
+            Neighbours(self._launch.process_id, time.monotonic),
             time.monotonic,
         )
 
@@ -97,7 +96,6 @@ class Worker:
         """Serve until `stop`, then drain: finish what is held, give the rest back."""
         await self._broker.start()
         self._broker.listen(subjects.CANCELS, self._on_cancels)
-        self._broker.listen(subjects.HEARTBEATS, self._neighbours.on_beat)
         self._broker.listen(subjects.TELL, lambda *_: self._tell())
         self._residency.start()
         await self._rescan()

@@ -47,17 +47,14 @@ class Outlook:
         self._holding = holding
         self._limits = limits
         self._clock = clock
-        self._ends: defaultdict[EnginePort, dict[int, float]] = defaultdict(dict)
+        self._running: dict[int, tuple[EnginePort, Batch, float]] = {}
 
-    def began(self, engine: EnginePort, batch: Batch) -> None:
-        takes_s = self._paces[batch.key.model_id].run.at(batch.size)
-        self._ends[engine][id(batch)] = self._clock() + (takes_s or math.inf)
+    def began(self, engine: EnginePort, batch: Batch, started: float) -> None:
+        # When it ends is worked out when somebody asks: a worker without others beside it never does.
+        self._running[id(batch)] = engine, batch, started
 
-    def ended(self, engine: EnginePort, batch: Batch) -> None:
-        ends = self._ends[engine]
-        del ends[id(batch)]
-        if not ends:
-            del self._ends[engine]
+    def ended(self, batch: Batch) -> None:
+        del self._running[id(batch)]
 
     def hungry(self) -> dict[EnginePort, Hunger]:
         """Return the engines for which less than a full batch waits."""
@@ -83,7 +80,11 @@ class Outlook:
     def _free_in_s(self, engine: EnginePort) -> float:
         if engine.has_room:
             return 0.0
-        return max(_LATE_S, min(self._ends.get(engine, {}).values(), default=0.0) - self._clock())
+        ends = [self._end(batch, started) for its, batch, started in self._running.values() if its is engine]
+        return max(_LATE_S, min(ends, default=0.0) - self._clock())
+
+    def _end(self, batch: Batch, started: float) -> float:
+        return started + (self._paces[batch.key.model_id].run.at(batch.size) or math.inf)
 
     def _full_pieces(self, model_id: str) -> float:
         tokens = self._paces[model_id].piece_tokens

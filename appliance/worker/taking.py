@@ -69,6 +69,7 @@ class Taker:
         neighbours: Neighbours,
         clock: Callable[[], float],
     ) -> None:
+        self._broker = broker
         self._lanes = lanes
         self._outlook = dispatcher.outlook
         self._turns = dispatcher.turns
@@ -97,6 +98,7 @@ class Taker:
         self._changed.set()
 
     async def run(self) -> None:
+        self._broker.listen(subjects.HEARTBEATS, self._neighbours.on_beat)
         while True:
             self._changed.clear()
             try:
