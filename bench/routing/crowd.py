@@ -42,9 +42,11 @@ class Arriving(Client):
         self._pool.idle.append(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
+        """One that is not at work may go: the gateway closes what has never asked anything after ten seconds."""
         if self in self._pool.idle:
             self._pool.idle.remove(self)
+        else:
+            super().connection_lost(exc)
 
 
 class Pool:
